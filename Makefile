@@ -1,0 +1,83 @@
+# Needs Python 3.11 or newer, git and make. Everything else is installed into .venv by the first target you run.
+
+PYTHON ?= python3
+ARGS ?=
+
+BIN := .venv/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# Stamps: a virtual environment, then what is installed into it. A changed pyproject.toml installs again.
+VENV := .venv/.created
+RUNTIME := .venv/.runtime
+DEV := .venv/.dev
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test check bench format clean
+
+help: ## Show this list.
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target sentence; do \
+		printf 'make %-8s %s\n' "$$target" "$$sentence"; \
+	done
+
+demo: $(RUNTIME) ## See onefold at work, in a minute.
+	@$(BIN)/onefold demo
+
+test: $(DEV) ## Run the tests on all cores; pass options with ARGS="-k name".
+	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+
+check: $(DEV) ## Check format, lint, types, and who imports whom.
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: $(DEV) ## Measure; pass options with ARGS="...".
+	$(BIN)/python -m bench $(ARGS)
+
+format: $(DEV) ## Format the code and fix what the linter can fix.
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+clean: ## Remove .venv, caches and build results.
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUNTIME): $(VENV) pyproject.toml
+	@echo "Installing onefold into .venv ..."
+	@$(PIP_INSTALL) --editable .
+	@touch $@
+
+# The tools come on top of the runtime dependencies, so this satisfies both stamps.
+$(DEV): $(VENV) pyproject.toml
+	@echo "Installing onefold and its development tools into .venv ..."
+	@$(PIP_INSTALL) --editable '.[dev]'
+	@touch $(RUNTIME) $@
+
+# Some systems ship Python without ensurepip, or without pip: make do with what is there, or say what is missing.
+$(VENV):
+	@python=; \
+	for candidate in "$(PYTHON)" python3.14 python3.13 python3.12 python3.11; do \
+		if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+			python=$$candidate; break; \
+		fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+		echo "onefold needs Python 3.11 or newer, and none was found (looked for $(PYTHON) and python3.11 to 3.14)." >&2; \
+		echo "Install one, for example the package python3.13, or name yours: make PYTHON=/path/to/python" >&2; \
+		exit 1; \
+	fi; \
+	echo "Creating .venv with $$("$$python" --version) ..."; \
+	if "$$python" -c 'import ensurepip' 2>/dev/null && "$$python" -m venv --clear .venv >/dev/null 2>&1; then \
+		touch $@; exit 0; \
+	fi; \
+	if ! "$$python" -m venv --clear --without-pip .venv; then \
+		echo "$$python cannot create a virtual environment: install the package python3-venv, then run make again." >&2; \
+		exit 1; \
+	fi; \
+	if ! "$$python" -m pip --version >/dev/null 2>&1; then \
+		echo "$$python has neither ensurepip nor pip:" >&2; \
+		echo "install the package python3-venv (or python3-pip), then run make again." >&2; \
+		exit 1; \
+	fi; \
+	"$$python" -m pip --python $(BIN)/python install --quiet --disable-pip-version-check pip && touch $@

@@ -1,0 +1,78 @@
+"""onefold keeps an AI agent's conversation safe while its context is compacted, again and again."""
+
+from onefold.compaction.context import Context
+from onefold.compaction.policy import Policy
+from onefold.compaction.summarizers import Material, Summarizer, extract
+from onefold.errors import (
+    Busy,
+    Cancelled,
+    CommitRefused,
+    CompactionDisabled,
+    InvalidMessage,
+    KeyConflict,
+    Moved,
+    NotNow,
+    OnefoldError,
+    OutcomeUnknown,
+    SessionNotFound,
+    StoreDamaged,
+    StoreError,
+    StoreTooNew,
+    StoreUnavailable,
+    Superseded,
+    TooLarge,
+    TurnLost,
+)
+from onefold.model import (
+    Appended,
+    Compaction,
+    CompactResult,
+    Finding,
+    Holder,
+    Record,
+    Report,
+    Segment,
+    SessionState,
+    Summary,
+)
+from onefold.session import Session
+from onefold.store import Store, open
+
+__all__ = [
+    "Appended",
+    "Busy",
+    "Cancelled",
+    "CommitRefused",
+    "CompactResult",
+    "Compaction",
+    "CompactionDisabled",
+    "Context",
+    "Finding",
+    "Holder",
+    "InvalidMessage",
+    "KeyConflict",
+    "Material",
+    "Moved",
+    "NotNow",
+    "OnefoldError",
+    "OutcomeUnknown",
+    "Policy",
+    "Record",
+    "Report",
+    "Segment",
+    "Session",
+    "SessionNotFound",
+    "SessionState",
+    "Store",
+    "StoreDamaged",
+    "StoreError",
+    "StoreTooNew",
+    "StoreUnavailable",
+    "Summarizer",
+    "Summary",
+    "Superseded",
+    "TooLarge",
+    "TurnLost",
+    "extract",
+    "open",
+]

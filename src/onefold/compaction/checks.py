@@ -1,0 +1,44 @@
+"""What is wrong with a summary, by name, before it may replace anything."""
+
+from __future__ import annotations
+
+import re
+
+from onefold.messages.codecs import estimate
+from onefold.model import Summary
+
+_ERROR = re.compile(
+    r"""^\W*(
+        (internal\s)?(server\s)?error\b[\s:(]        # Error: …, Internal server error (…
+      | \w*(Error|Exception)\b\s*[:(]                # RateLimitError: …
+      | Traceback\s\(most\srecent
+      | (HTTP|status|code)\W{0,3}[45]\d\d\b
+      | [45]\d\d\s(Bad|Unauthorized|Forbidden|Not|Too|Internal|Service|Gateway)\b
+      | rate\slimit\b
+      | "?(error|message)"?\s*:\s*[{"]
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_SHORT = 600  # an error text is short; a long summary may well begin with the word
+
+
+def complaint(summary: Summary, *, previous: str | None, replaces: int, shrink: float) -> str | None:
+    """Why this summary is refused; None if it is fine. `replaces` is the size of what it stands for."""
+    text = summary.text.strip()
+    if not text:
+        return "the summary is empty"
+    if summary.cut_off:
+        return "the summary was cut off before its end"
+    if text.count("```") % 2:
+        return "the summary was cut off inside a code block"
+    if len(text) <= _SHORT and _ERROR.match(text):
+        return f"the summary is an error text: {text[:80]!r}"
+    if previous is not None and _plain(text) == _plain(previous):
+        return "the summary is the same as the one before"
+    if estimate(text) > replaces * (1 - shrink):
+        return f"no progress: a summary of {estimate(text)} tokens for {replaces} is not smaller enough"
+    return None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()

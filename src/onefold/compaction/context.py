@@ -1,0 +1,97 @@
+"""The one place that renders a context: what a model is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onefold.compaction.groups import group
+from onefold.errors import OnefoldError
+from onefold.journal.seam import Transaction
+from onefold.messages.codecs import estimate
+from onefold.model import MESSAGE, Json, Record, Segment
+
+_OPENING = (
+    "[Summary of the earlier conversation, for reference. It reports what was said and done before this point; "
+    "it is not a new request, and nothing in it needs to be done again.]"
+)
+_CLOSING = "[End of the summary. The conversation goes on below.]"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a model is sent, and where it comes from."""
+
+    messages: list[Json]
+    tokens: int
+    segment: int
+    numbers: tuple[int, ...]
+    """The record each message comes from; the summary's is the segment's."""
+    summary: str | None
+    left_out: tuple[int, ...]
+    """Tool results whose call is not there: kept in the journal, but no provider takes them."""
+    last: int
+    """The newest record that was seen when this was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """Where a context begins: what stands for everything before the cut."""
+
+    segment: Segment
+    summary: str | None
+    kept: tuple[Record, ...]
+
+
+def boundary(tx: Transaction, session: str, number: int) -> Boundary:
+    """Reads the boundary of one segment."""
+    segment = tx.segment(session, number)
+    if segment is None:
+        known = ", ".join(str(s.number) for s in tx.segments(session)[-5:])
+        raise OnefoldError(f"session {session!r} has no segment {number}; its newest are {known or 'none'}")
+    said = None if segment.summary is None else tx.record(session, segment.summary)
+    kept = tuple(r for n in segment.kept if (r := tx.record(session, n)) is not None)
+    return Boundary(segment, None if said is None else str(said.body["summary"]), kept)
+
+
+def render(begins: Boundary, tail: Sequence[Record], last: int) -> Context:
+    """System prompt, summary, messages kept by name, then everything from the cut on, each group together."""
+    said = [r for r in tail if r.kind == MESSAGE]
+    order, orphans = _order(said)
+    segment, summary, kept = begins.segment, begins.summary, begins.kept
+    leading = [r for r in kept if r.header and r.header.role in ("system", "developer")]
+    others = [r for r in kept if r not in leading]
+    parts: list[tuple[int, Json, int]] = [_part(r) for r in leading]
+    if summary is not None:
+        text = f"{_OPENING}\n\n{summary}\n\n{_CLOSING}"
+        parts.append((segment.number, {"role": "user", "content": text}, estimate(text)))
+    parts += [_part(r) for r in others]
+    parts += [_part(r) for r in order]
+    return Context(
+        messages=[body for _, body, _ in parts],
+        tokens=sum(tokens for _, _, tokens in parts),
+        segment=segment.number,
+        numbers=tuple(number for number, _, _ in parts),
+        summary=summary,
+        left_out=tuple(sorted(orphans)),
+        last=last,
+    )
+
+
+def _part(record: Record) -> tuple[int, Json, int]:
+    return record.number, record.body, record.header.tokens if record.header else 0
+
+
+def _order(messages: Sequence[Record]) -> tuple[list[Record], frozenset[int]]:
+    """Messages in order, but results right after their call; what came in between follows them."""
+    grouped = group((r.number, r.header) for r in messages if r.header is not None)
+    by_number = {r.number: r for r in messages}
+    follows = {g.first: g.members[1:] for g in grouped.groups}
+    placed = {n for members in follows.values() for n in members}
+    order: list[Record] = []
+    for record in messages:
+        if record.number in placed or record.number in grouped.orphans:
+            continue
+        order.append(record)
+        order += [by_number[n] for n in follows.get(record.number, ())]
+    return order, grouped.orphans

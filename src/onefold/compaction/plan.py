@@ -1,0 +1,80 @@
+"""Where to cut. Pure: headers in, a plan or the reason why there is none out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onefold.compaction.groups import Numbered, legal_cuts
+from onefold.compaction.policy import Policy
+
+_LEADING = frozenset({"system", "developer"})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    cut: int
+    """The first record that stays verbatim."""
+    kept: tuple[int, ...]
+    """Messages before the cut that stay verbatim all the same, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoCut:
+    reason: str
+
+
+def plan(
+    messages: Sequence[Numbered], *, kept: Sequence[Numbered], total: int, first: bool, policy: Policy
+) -> Plan | NoCut:
+    """Plans the compaction of one segment.
+
+    `messages` are those from the segment's cut up to what the attempt may summarise, `kept` those that the segment
+    keeps from before it, `total` the size of the whole context, `first` whether nothing was cut before.
+
+    The newest legal cut is taken that leaves the tail, and the last user message with it. In a long turn, one message
+    followed by many tool calls, that would be no progress: then the cut goes on into the turn, and the message that
+    opened it is kept by name.
+    """
+    if not messages:
+        return NoCut("there is nothing to compact since the last time")
+    leading = tuple(n for n, h in kept if h.role in _LEADING)
+    if first:
+        leading = _leading(messages)
+    tail = min(policy.tail_tokens, int(total * policy.tail_share))
+    cuts = [c for c in legal_cuts(messages) if c > messages[0][0] and _leaves(messages, c, tail, policy.tail_messages)]
+    asked = max((n for n, h in (*kept, *messages) if h.role == "user"), default=None)
+    enough = max(1, int(total * policy.shrink))
+
+    for candidates, also in _choices(cuts, asked):
+        if not candidates:
+            continue
+        cut = candidates[-1]
+        names = tuple(sorted({*(n for n in leading if n < cut), *also}))
+        stays = sum(h.tokens for n, h in (*kept, *messages) if n in names)
+        gone = sum(h.tokens for n, h in messages if n < cut) + sum(h.tokens for _, h in kept)
+        if gone - stays >= enough:
+            return Plan(cut, names)
+    return NoCut("no progress: what may be cut is less than a cut would have to save")
+
+
+def _choices(cuts: list[int], asked: int | None) -> list[tuple[list[int], tuple[int, ...]]]:
+    """First without touching the turn that the last user message opened, then inside it."""
+    if asked is None:
+        return [(cuts, ())]
+    return [([c for c in cuts if c <= asked], ()), ([c for c in cuts if c > asked], (asked,))]
+
+
+def _leading(messages: Sequence[Numbered]) -> tuple[int, ...]:
+    """The system prompt, if the agent keeps it in the journal: it stands in every context."""
+    found = []
+    for number, header in messages:
+        if header.role not in _LEADING:
+            break
+        found.append(number)
+    return tuple(found)
+
+
+def _leaves(messages: Sequence[Numbered], cut: int, tokens: int, count: int) -> bool:
+    stays = [h.tokens for n, h in messages if n >= cut]
+    return len(stays) >= count and sum(stays) >= tokens

@@ -1,0 +1,44 @@
+"""The numbers that compaction goes by. All of them can be set; the defaults suit a chat model of 128,000 tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    limit: int = 128_000
+    """The model's window in tokens."""
+    tail_tokens: int = 8_000
+    """How much of the newest conversation stays verbatim, at most."""
+    tail_share: float = 0.25
+    """The same as a share of the context, for short ones."""
+    tail_messages: int = 2
+    """How many messages stay verbatim at least."""
+    shrink: float = 0.1
+    """By which share a compaction must make the context smaller. Less is no progress, and is not done."""
+    summary_tokens: int = 4_000
+    """How long a summary should be at most."""
+    attempts: int = 3
+    """How often one compaction is tried, crashes included."""
+    backoff: tuple[float, ...] = (2.0, 15.0, 60.0)
+    """Seconds to wait after the first, second, … failed attempt."""
+    lease: float = 60.0
+    """How long a silent worker is left alone."""
+    renew: float = 15.0
+    """How often a worker says that it lives."""
+    life: float = 600.0
+    """The longest life of one attempt, however often it says so."""
+    wait: float = 60.0
+    """How long `compact(wait=True)` waits."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.renew < self.lease <= self.life:
+            raise ValueError("a policy needs 0 < renew < lease <= life, in seconds")
+        if self.attempts < 1 or self.limit < 1 or self.tail_messages < 1 or self.summary_tokens < 1:
+            raise ValueError("attempts, limit, tail_messages and summary_tokens are at least 1")
+        if not 0 <= self.shrink < 1 or not 0 <= self.tail_share < 1:
+            raise ValueError("shrink and tail_share are shares: from 0 up to, but not including, 1")
+
+    def retry_after(self, attempt: int) -> float:
+        return self.backoff[min(attempt, len(self.backoff)) - 1] if self.backoff else 0.0

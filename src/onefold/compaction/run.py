@@ -1,0 +1,285 @@
+"""How a compaction is done: ask, claim, summarise, check, commit; or wait for whoever does it.
+
+All ways to compact end in `compact`. It returns what happened and raises only for misuse; failure means no change.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import os
+import socket
+import threading
+import time
+import weakref
+from dataclasses import dataclass
+
+from onefold.compaction.checks import complaint
+from onefold.compaction.context import boundary
+from onefold.compaction.groups import Numbered
+from onefold.compaction.plan import NoCut, plan
+from onefold.compaction.policy import Policy
+from onefold.compaction.summarizers import Material, Summarizer, budget, call
+from onefold.errors import CommitRefused, OnefoldError
+from onefold.journal.contract import Journal
+from onefold.messages.codecs import estimate
+from onefold.model import (
+    MESSAGE,
+    Claim,
+    Compaction,
+    CompactResult,
+    Draft,
+    Held,
+    HolderId,
+    Record,
+    Requested,
+    random_id,
+)
+
+log = logging.getLogger("onefold")
+
+_nonce = random_id()
+
+
+def _fresh_nonce() -> None:
+    global _nonce  # noqa: PLW0603  one per process, and a forked child is another process
+    _nonce = random_id()
+
+
+os.register_at_fork(after_in_child=_fresh_nonce)
+
+
+def whoami(agent: str | None = None) -> HolderId:
+    """This process and thread, as a holder is named."""
+    return HolderId(socket.gethostname(), os.getpid(), threading.current_thread().name, agent, _nonce)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a claim has to go by: its segment's summary, and the messages it may cut."""
+
+    previous: str | None
+    kept: tuple[Record, ...]
+    messages: tuple[Record, ...]
+    tokens: int
+
+
+class Attempt:
+    """One claim being worked on, in a thread of its own, with its lease renewed until it is over."""
+
+    def __init__(
+        self, journal: Journal, claim: Claim, summarizer: Summarizer, policy: Policy, follow_up: Draft | None
+    ) -> None:
+        self.claim = claim
+        self.applied = False
+        self._journal = journal
+        self._summarizer = summarizer
+        self._policy = policy
+        self._follow_up = follow_up
+        self._over = threading.Event()
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(
+            target=context.run, args=(self._work,), name=f"onefold-compact-{claim.compaction[:8]}", daemon=True
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+        threading.Thread(target=self._renew, name=f"{self._thread.name}-lease", daemon=True).start()
+
+    def over(self) -> bool:
+        return self._over.is_set()
+
+    def hand_back(self, why: str) -> None:
+        """Gives the claim back at once, for the next one to take; whatever the summarizer still makes is dropped."""
+        if not self._over.is_set():
+            self._over.set()
+            self._journal.fail(self.claim, why, 0.0)
+
+    def _renew(self) -> None:
+        ends = time.monotonic() + self.claim.life
+        while not self._over.wait(self._policy.renew) and time.monotonic() < ends:
+            try:
+                self._journal.renew(self.claim)
+            except Exception as error:
+                if self._over.is_set():
+                    return
+                log.warning("session %r: the lease could not be renewed: %s", self.claim.session, error)
+
+    def _work(self) -> None:
+        try:
+            self._summarise_and_commit()
+        except CommitRefused as refused:
+            log.info("%s", refused)
+        except Exception as error:
+            self._fail(f"{type(error).__name__}: {error}", self._policy.retry_after(self.claim.attempt))
+        finally:
+            self._over.set()
+
+    def _summarise_and_commit(self) -> None:
+        claim, policy = self.claim, self._policy
+        work = gather(self._journal, claim)
+        planned = plan(
+            _numbered(work.messages),
+            kept=_numbered(work.kept),
+            total=work.tokens,
+            first=work.previous is None,
+            policy=policy,
+        )
+        if isinstance(planned, NoCut):
+            self._fail(planned.reason, None)
+            return
+        cut_away = tuple(r for r in work.messages if r.number < planned.cut)
+        gone = [r for r in (*work.kept, *cut_away) if r.number not in planned.kept]
+        removed = _tokens(gone) + _summary_tokens(work)
+        current = self._journal.compaction(claim.session, claim.compaction)
+        made = call(
+            self._summarizer,
+            Material(
+                session=claim.session,
+                previous=work.previous,
+                records=cut_away,
+                instructions=current.instructions,
+                max_tokens=budget(removed, policy.summary_tokens),
+                attempt=claim.attempt,
+            ),
+        )
+        wrong = complaint(made, previous=work.previous, replaces=removed, shrink=policy.shrink)
+        if wrong is not None:
+            self._fail(wrong, policy.retry_after(claim.attempt))
+        elif not self._over.is_set():
+            self._journal.commit(claim, made, planned.cut, kept=planned.kept, follow_up=self._follow_up)
+            self.applied = True
+
+    def _fail(self, cause: str, retry_after: float | None) -> None:
+        if self._over.is_set():
+            return
+        log.warning("session %r: compaction %s failed: %s", self.claim.session, self.claim.compaction, cause)
+        try:
+            self._journal.fail(self.claim, cause, retry_after)
+        except OnefoldError as error:
+            log.warning("session %r: that could not be recorded: %s", self.claim.session, error)
+
+
+class Runner:
+    """The attempts that one open store has under way."""
+
+    def __init__(self) -> None:
+        self._attempts: weakref.WeakSet[Attempt] = weakref.WeakSet()
+        self._pid = os.getpid()
+
+    def start(self, attempt: Attempt) -> Attempt:
+        if self._pid != os.getpid():
+            self.__init__()  # type: ignore[misc]  # a forked child has none of its parent's attempts
+        self._attempts.add(attempt)
+        attempt.start()
+        return attempt
+
+    def hand_back(self, why: str) -> None:
+        if self._pid == os.getpid():
+            for attempt in list(self._attempts):
+                attempt.hand_back(why)
+
+
+def compact(
+    journal: Journal,
+    session: str,
+    summarizer: Summarizer,
+    policy: Policy,
+    runner: Runner,
+    *,
+    base: int,
+    trigger: str,
+    instructions: str | None = None,
+    wait: bool | float = True,
+    agent: str | None = None,
+    follow_up: Draft | None = None,
+) -> CompactResult:
+    """Sees to it that segment `base` is compacted once, by this caller or another, and says how it ended."""
+    asked = journal.request(
+        session, trigger=trigger, base=base, instructions=instructions, attempts=policy.attempts, actor=agent
+    )
+    if asked.compaction is None or asked.outcome == "moved on":
+        return _already(asked, base)
+    id = asked.compaction.id
+    seconds = policy.wait if wait is True else 0.0 if wait is False else float(wait)
+    deadline = time.monotonic() + seconds
+    own: Attempt | None = None
+
+    def result(current: Compaction) -> CompactResult:
+        head = journal.state(session).head
+        return CompactResult(
+            id=id,
+            state=current.state,
+            changed=head != base,
+            joined=asked.outcome == "joined",
+            applied=own is not None and own.applied,
+            cause=current.cause if current.state != "committed" else None,
+            segment=head,
+        )
+
+    while True:
+        version = journal.backend.version()
+        current = journal.compaction(session, id)
+        if not current.open:
+            return result(current)
+        again = deadline
+        if own is None or own.over():
+            got = journal.claim(session, whoami(agent), lease=policy.lease, life=policy.life)
+            if isinstance(got, Claim):
+                if got.compaction != id:
+                    journal.fail(got, "claimed for another caller", 0.0)
+                    continue
+                own = runner.start(Attempt(journal, got, summarizer, policy, follow_up))
+                continue
+            again = _when(got, journal, deadline)
+        if time.monotonic() >= deadline:
+            return result(current)
+        _wait(journal, version, min(again, deadline), own)
+
+
+def gather(journal: Journal, claim: Claim) -> Work:
+    """Reads what a claim may work with, in pages."""
+
+    state = journal.state(claim.session)
+    base = journal.backend.read(lambda tx: boundary(tx, claim.session, claim.base))
+    messages = tuple(r for r in journal.read(claim.session, base.segment.cut, claim.upto + 1) if r.kind == MESSAGE)
+    return Work(base.summary, base.kept, messages, state.tokens)
+
+
+def _already(asked: Requested, base: int) -> CompactResult:
+    done = asked.compaction
+    return CompactResult(
+        id=done.id if done else None,
+        state=done.state if done else "held back" if asked.outcome == "held back" else "restored",
+        changed=asked.head != base,
+        joined=asked.outcome == "moved on",
+        applied=False,
+        cause=asked.cause,
+        segment=asked.head,
+    )
+
+
+def _when(held: Held, journal: Journal, deadline: float) -> float:
+    """When a claim that was refused is worth another try, on the clock that waits are measured with."""
+    if held.until is None:
+        return deadline
+    now = journal.backend.read(lambda tx: tx.now)
+    return time.monotonic() + max(0.0, held.until - now) + 0.001
+
+
+def _wait(journal: Journal, version: int, until: float, own: Attempt | None) -> None:
+    left = until - time.monotonic()
+    if left > 0 and not (own is not None and own.over()):
+        journal.backend.wait(version, min(left, 0.25) if own is not None else left)
+
+
+def _numbered(records: tuple[Record, ...]) -> list[Numbered]:
+    return [(r.number, r.header) for r in records if r.header is not None]
+
+
+def _tokens(records: list[Record]) -> int:
+    return sum(r.header.tokens for r in records if r.header is not None)
+
+
+def _summary_tokens(work: Work) -> int:
+    return 0 if work.previous is None else estimate(work.previous)

@@ -1,0 +1,81 @@
+"""What makes a summary: any callable. One that needs no model is here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from onefold.messages import codec
+from onefold.model import Json, Record, Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a summarizer is given: the summary in force, and every message since that will be cut."""
+
+    session: str
+    previous: str | None
+    records: tuple[Record, ...]
+    instructions: str | None
+    max_tokens: int
+    attempt: int
+
+    @property
+    def messages(self) -> list[Json]:
+        return [r.body for r in self.records]
+
+    def text(self, record: Record) -> str:
+        """What a person would read in a message."""
+        return codec(record.format or "json").text(record.body)
+
+
+Made: TypeAlias = str | Summary
+Summarizer: TypeAlias = Callable[[Material], Made | Awaitable[Made]]
+
+
+def extract(material: Material) -> Summary:
+    """A summary without a model: the old one shortened, then the beginnings of what was said. Always the same."""
+    room = material.max_tokens * 4
+    lines: list[str] = []
+    if material.previous:
+        lines += ["Earlier:", _shorten(material.previous.replace("Earlier:\n", ""), room // 3), "Then:"]
+    said = [(r, " ".join(material.text(r).split())) for r in material.records]
+    left = room - sum(len(line.encode()) + 1 for line in lines)
+    width = max(24, left // max(1, len(said)) - 16)
+    for record, text in said:
+        role = record.header.role if record.header else "other"
+        line = f"- {role} (#{record.number}): {_shorten(text, width)}"
+        left -= len(line.encode()) + 1
+        if left < 0:
+            lines.append(f"- … up to #{material.records[-1].number}")
+            break
+        lines.append(line)
+    return Summary("\n".join(lines), by="extract")
+
+
+def call(summarizer: Summarizer, material: Material) -> Summary:
+    """Calls a summarizer of either colour from a thread of its own, and takes its answer in either shape."""
+    made = summarizer(material)
+    if not isinstance(made, str | Summary):
+        made = asyncio.run(_awaited(made))
+    if isinstance(made, str):
+        return Summary(made)
+    if isinstance(made, Summary):
+        return made
+    raise TypeError(f"a summarizer returns a str or a Summary, not a {type(made).__name__}")
+
+
+def budget(removed: int, wanted: int) -> int:
+    """How long a summary may be, so that it is worth having."""
+    return max(16, min(wanted, removed // 3))
+
+
+async def _awaited(made: Awaitable[Made]) -> Made:
+    return await made
+
+
+def _shorten(text: str, size: int) -> str:
+    raw = text.encode("utf-8", "replace")
+    return text if len(raw) <= size else raw[: max(0, size - 3)].decode("utf-8", "ignore") + "…"

@@ -1,0 +1,92 @@
+"""Everything onefold raises. Each message says what happened, to which session or store, and what to do."""
+
+from __future__ import annotations
+
+
+class OnefoldError(Exception):
+    """The root of all errors of this library."""
+
+
+class StoreError(OnefoldError):
+    """The store could not be opened or used as asked."""
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a newer onefold, which no longer accepts writes from this one."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or written now. Nothing was written; the same call may work later."""
+
+
+class StoreDamaged(StoreError):
+    """The journal itself is damaged, so that no derived state can be trusted."""
+
+
+class SessionNotFound(OnefoldError):
+    """No session is known by this id."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(
+            f"no session {session!r} in this store; list them with `onefold sessions`, "
+            "or create it with store.session(id)"
+        )
+        self.session = session
+
+
+class Busy(OnefoldError):
+    """Another writer has the session's turn."""
+
+
+class TurnLost(OnefoldError):
+    """This writer no longer has the turn it writes in. Nothing was written."""
+
+
+class InvalidMessage(OnefoldError):
+    """The message cannot be stored so that it comes back equal. Nothing was written."""
+
+
+class TooLarge(InvalidMessage):
+    """The message, or the summary, is over the limit. Nothing was written."""
+
+
+class CompactionDisabled(OnefoldError):
+    """This session does not compact."""
+
+
+class CommitRefused(OnefoldError):
+    """The compaction can no longer be committed. Nothing was written."""
+
+    def __init__(self, message: str, *, session: str, compaction: str) -> None:
+        super().__init__(message)
+        self.session = session
+        self.compaction = compaction
+
+
+class Superseded(CommitRefused):
+    """Another summary was first, or the session moved on."""
+
+
+class Cancelled(CommitRefused):
+    """Somebody cancelled the compaction."""
+
+
+class Moved(OnefoldError):
+    """The session is not where the caller saw it last."""
+
+
+class NotNow(OnefoldError):
+    """Compaction is held back for now."""
+
+    def __init__(self, message: str, *, session: str, retry_at: float | None = None) -> None:
+        super().__init__(message)
+        self.session = session
+        self.retry_at = retry_at
+
+
+class KeyConflict(OnefoldError):
+    """The same idempotency key was used before with other content. Nothing was written."""
+
+
+class OutcomeUnknown(OnefoldError):
+    """It cannot be told whether the operation was written. Repeat it with the same key."""

@@ -1,0 +1,1 @@
+"""Where sessions are kept: the contract, and one backend per kind of store."""

@@ -1,0 +1,623 @@
+"""The journal contract: every operation on a session, each one transaction, each safe to repeat.
+
+Read this file to find the race. The argument in short:
+
+- A compaction moves the boundary in `commit` alone, by a `segment.opened` record that names the segment it replaces.
+  A second segment with the same base cannot be written, because the base is a unique key in every store.
+- What an attempt may summarise is fixed by its own `compaction.started` record: everything before it. So whatever is
+  appended later has a higher number than the cut may have, and is in the next context.
+- A lease decides who pays for a summary, never who is right. `commit` does not look at it: the first valid summary
+  wins, and a lease that is lost, stolen, broken or missing costs a model call.
+- Whatever opens a segment settles, in the same transaction, the compaction that is open on another one.
+- Attempts are counted at claim, so a crash counts. An attempt has a longest life that renewals cannot stretch, and
+  whoever meets a dead last attempt settles it. So every compaction ends as long as one process lives.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import TypeVar
+
+from onefold.errors import (
+    Cancelled,
+    CommitRefused,
+    KeyConflict,
+    Moved,
+    OnefoldError,
+    SessionNotFound,
+    StoreDamaged,
+    Superseded,
+    TooLarge,
+)
+from onefold.journal import fold
+from onefold.journal.seam import Backend, Taken, Transaction
+from onefold.journal.verify import heal
+from onefold.messages import digest, encode
+from onefold.messages.codecs import estimate
+from onefold.model import (
+    CANCELLED,
+    COMMITTED,
+    FAILED,
+    INPUT_QUEUED,
+    INPUT_TAKEN,
+    JOINED,
+    MANUAL,
+    MESSAGE,
+    REQUESTED,
+    SEGMENT_OPENED,
+    STARTED,
+    SUPERSEDED,
+    Appended,
+    Claim,
+    Compaction,
+    Draft,
+    Held,
+    Holder,
+    HolderId,
+    Ids,
+    Json,
+    Lease,
+    Record,
+    Requested,
+    Segment,
+    SessionState,
+    Summary,
+    random_id,
+)
+
+T = TypeVar("T")
+log = logging.getLogger("onefold")
+
+SUMMARY_LIMIT = 1 << 20
+AUTOMATIC_FAILURES = 3
+GROWTH = 1.2
+PAGE = 500
+
+
+class Journal:
+    """The operations of the contract, on any backend."""
+
+    def __init__(self, backend: Backend, *, ids: Ids = random_id) -> None:
+        self.backend = backend
+        self._ids = ids
+        self._warned = threading.Event()
+
+    # ------------------------------------------------------------------ sessions and records
+
+    def create(self, session: str) -> SessionState:
+        """Makes a session, or finds it as it is. Damaged derived rows are folded anew on the way."""
+
+        def work(tx: Transaction) -> SessionState:
+            state = tx.session(session)
+            if state is None and tx.last_number(session):
+                heal(tx, session, self._ids)
+                state = tx.session(session)
+            if state is None:
+                body = {"session": session, "base": None, "cut": 1, "source": "created"}
+                state = self._add(tx, fold.newborn(session, tx.now), self._draft(SEGMENT_OPENED, body))
+                tx.put_session(state)
+            return state
+
+        return self.backend.write(session, work)
+
+    def state(self, session: str) -> SessionState:
+        return self.backend.read(lambda tx: _known(tx, session))
+
+    def append(self, session: str, drafts: Sequence[Draft], *, key: str | None = None) -> Appended:
+        """Adds records, all or none, and never waits for a compaction."""
+
+        def work(tx: Transaction) -> Appended:
+            state = _known(tx, session)
+            if key is not None and (use := tx.key(session, key)) is not None:
+                running = ""
+                for d in drafts:
+                    running = digest(running, d.kind, d.format, d.body)
+                if running != use.digest:
+                    raise KeyConflict(
+                        f"session {session!r}: the key {key!r} was used for other content at record {use.first}; "
+                        "nothing was written. Use a new key for new content"
+                    )
+                return Appended(tuple(range(use.first, use.first + use.count)), duplicate=True)
+            first = state.last + 1
+            for d in drafts:
+                state = self._add(tx, state, d)
+            tx.put_session(state)
+            return Appended(tuple(range(first, state.last + 1)))
+
+        drafts = [replace(d, key=key) for d in drafts] if key is not None else drafts
+        return self.backend.write(session, work, size=sum(len(d.data) for d in drafts))
+
+    def read(self, session: str, start: int = 1, stop: int | None = None) -> Iterator[Record]:
+        """Records with start ≤ number < stop, in pages, so that no long read holds the store's log open."""
+        end = self.state(session).last + 1 if stop is None else stop
+        while start < end:
+            page = self._page(session, start, end)
+            yield from page
+            if not page:
+                return
+            start = page[-1].number + 1
+
+    def follow(
+        self, session: str, after: int = 0, *, incarnation: str | None = None, idle: float | None = None
+    ) -> Iterator[Record]:
+        """Records after a number, for ever, as they become durable; ends if nothing came for `idle` seconds."""
+        while True:
+            version = self.backend.version()
+            self._still_there(session, after, incarnation)
+            while page := self._page(session, after + 1, after + 1 + PAGE):
+                yield from page
+                after = page[-1].number
+            if not self._wait_beyond(session, after, version, idle):
+                return
+
+    def wait(self, session: str, after: int, timeout: float) -> bool:
+        """Waits until the session has a record after this number; False if it did not come in time."""
+        return self._wait_beyond(session, after, self.backend.version(), timeout)
+
+    # ------------------------------------------------------------------ compaction
+
+    def request(
+        self,
+        session: str,
+        *,
+        trigger: str = MANUAL,
+        base: int | None = None,
+        instructions: str | None = None,
+        attempts: int = 3,
+        actor: str | None = None,
+        key: str | None = None,
+    ) -> Requested:
+        """Asks for a compaction of segment `base`, the one the caller measured.
+
+        Opens one, joins the open one, or learns that the head has moved on already. A person (trigger "manual")
+        passes the wait after a failure and the bound on automatic ones, never the count of attempts.
+        """
+
+        def work(tx: Transaction) -> Requested:
+            state = _known(tx, session)
+            if base is not None and base != state.head:
+                return self._moved_on(tx, state, base)
+            if key is not None and (use := tx.key(session, key)) is not None:
+                said = tx.record(session, use.first)
+                known = tx.compaction(session, said.body["compaction"]) if said else None
+                return Requested(known, "opened" if said and said.kind == REQUESTED else "joined", state.head)
+            current = self._open(tx, state)
+            if current is not None and self._dead_last_attempt(tx, current):
+                state = self._settle_dead(tx, state, current)
+                current = None
+            if current is not None:
+                body = {"compaction": current.id, "trigger": trigger, "hurry": trigger == MANUAL}
+                state = self._add(tx, state, self._draft(JOINED, body, actor=actor, key=key))
+                tx.put_session(state)
+                return Requested(tx.compaction(session, current.id), "joined", state.head)
+            if trigger != MANUAL and _worn_out(state):
+                cause = (
+                    f"{state.failures} automatic compactions of this segment failed; the next one waits until the "
+                    "context has grown by a fifth, or a person asks"
+                )
+                return Requested(None, "held back", state.head, cause)
+            id = self._ids()
+            body = {
+                "compaction": id,
+                "base": state.head,
+                "trigger": trigger,
+                "attempts_allowed": attempts,
+                "instructions": instructions,
+            }
+            state = self._add(tx, state, self._draft(REQUESTED, body, actor=actor, key=key))
+            tx.put_session(state)
+            return Requested(tx.compaction(session, id), "opened", state.head)
+
+        return self.backend.write(session, work)
+
+    def claim(self, session: str, who: HolderId, *, lease: float = 60.0, life: float = 600.0) -> Claim | Held:
+        """Takes the open compaction to work on, unless somebody holds a lease in force."""
+
+        def work(tx: Transaction) -> Claim | Held:
+            state = _known(tx, session)
+            current = self._open(tx, state)
+            if current is None:
+                return Held("nothing open")
+            if current.waits(tx.now):
+                return Held("waiting", current.not_before)
+            held_until = self._held_until(tx, current)
+            if held_until is not None:
+                return Held("held", held_until)
+            if current.attempts >= current.attempts_allowed:
+                if not self._dead_last_attempt(tx, current):
+                    return Held("held", (current.started_at or tx.now) + current.life)
+                self._settle_dead(tx, state, current)
+                return Held("nothing open")
+            body = {"compaction": current.id, "base": current.base, "life": life, "holder": asdict(who)}
+            state = self._add(tx, state, self._draft(STARTED, body))
+            tx.put_session(state)
+            until = tx.now + min(lease, life)
+            self._put_lease(tx, session, Lease(current.id, state.last, until, lease))
+            return Claim(
+                session=session,
+                compaction=current.id,
+                fence=state.last,
+                base=current.base,
+                attempt=current.attempts + 1,
+                attempts_allowed=current.attempts_allowed,
+                lease=lease,
+                life=life,
+                until=until,
+                pid=os.getpid(),
+            )
+
+        return self.backend.write(session, work)
+
+    def claim_next(self, who: HolderId, *, lease: float = 60.0, life: float = 600.0) -> Claim | None:
+        """Takes any open compaction of any session, the longest waiting first."""
+        for waiting in self.backend.read(lambda tx: tx.compactions(None, open_only=True)):
+            claimed = self.claim(waiting.session, who, lease=lease, life=life)
+            if isinstance(claimed, Claim):
+                return claimed
+        return None
+
+    def renew(self, claim: Claim) -> float | None:
+        """Extends the lease, up to the attempt's longest life. None: it is no longer this claim's."""
+        _own(claim)
+
+        def work(tx: Transaction) -> float | None:
+            current = tx.compaction(claim.session, claim.compaction)
+            if current is None or current.state != "running" or current.fence != claim.fence:
+                return None
+            if not current.alive(tx.now):
+                return None
+            until = min(tx.now + claim.lease, (current.started_at or tx.now) + current.life)
+            self._put_lease(tx, claim.session, Lease(claim.compaction, claim.fence, until, claim.lease))
+            return until
+
+        return self.backend.write(claim.session, work)
+
+    def commit(
+        self,
+        claim: Claim,
+        summary: Summary | str,
+        cut: int,
+        *,
+        kept: Sequence[int] = (),
+        follow_up: Draft | None = None,
+    ) -> Segment:
+        """Moves the boundary: summary, cut, follow-up and state together, or nothing and the reason why."""
+        _own(claim)
+        made = Summary(summary) if isinstance(summary, str) else summary
+        if not made.text.strip():
+            raise _refused(CommitRefused, claim, "the summary is empty")
+        if (size := len(made.text.encode("utf-8", "surrogatepass"))) > SUMMARY_LIMIT:
+            raise TooLarge(f"session {claim.session!r}: a summary of {size} bytes is over the limit of 1 MiB")
+
+        def work(tx: Transaction) -> Segment:
+            state = _known(tx, claim.session)
+            current = tx.compaction(claim.session, claim.compaction)
+            if current is None:
+                raise _refused(CommitRefused, claim, "the store knows no such compaction")
+            if current.state == "committed" and current.fence == claim.fence and current.segment is not None:
+                return _segment(tx, claim.session, current.segment)
+            if current.state == "cancelled":
+                raise _refused(Cancelled, claim, "it was cancelled")
+            if not current.open:
+                raise _refused(Superseded, claim, f"it is {current.state} already")
+            if state.head != claim.base:
+                raise _refused(Superseded, claim, f"the session moved on to segment {state.head}")
+            started = tx.record(claim.session, claim.fence)
+            if started is None or started.kind != STARTED or started.body["compaction"] != current.id:
+                raise _refused(CommitRefused, claim, f"record {claim.fence} is not its claim")
+            base = _segment(tx, claim.session, state.head)
+            if not base.cut < cut <= claim.fence:
+                raise _refused(
+                    CommitRefused, claim, f"its cut {cut} lies outside {base.cut + 1}…{claim.fence}, what it claimed"
+                )
+            after = estimate(made.text) + _tokens_of(tx, claim.session, kept) + tx.tokens_from(claim.session, cut)
+            body = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2}
+            moved: dict[str, Json] = {
+                "base": claim.base,
+                "cut": cut,
+                "source": "compaction",
+                "compaction": current.id,
+                "summary": made.text,
+                "by": made.by,
+                "kept": list(kept),
+                "tokens_before": state.tokens,
+                "tokens_after": after,
+            }
+            state = self._add(tx, state, self._draft(COMMITTED, body))
+            state = self._open_segment(tx, state, moved)
+            opened = state.head
+            if follow_up is not None:
+                state = self._add(tx, state, replace(follow_up, kind=INPUT_QUEUED))
+            tx.put_session(state)
+            self._drop_lease(tx, claim.session)
+            return _segment(tx, claim.session, opened)
+
+        try:
+            return self.backend.write(claim.session, work)
+        except Taken:
+            raise _refused(Superseded, claim, f"segment {claim.base} has a successor already") from None
+
+    def fail(self, claim: Claim, error: str, retry_after: float | None) -> Compaction:
+        """Ends this attempt, if the claim is the newest. Without `retry_after`, or attempts left, it ends the whole."""
+        _own(claim)
+
+        def work(tx: Transaction) -> Compaction:
+            state = _known(tx, claim.session)
+            current = _compaction(tx, claim.session, claim.compaction)
+            if current.state != "running" or current.fence != claim.fence:
+                return current
+            final = retry_after is None or current.attempts >= current.attempts_allowed
+            body = {"compaction": current.id, "attempt": current.attempts, "cause": error, "final": final}
+            if not final:
+                wait = retry_after or 0.0
+                body |= {"retry_after": wait, "not_before": round(tx.now + wait, 6)}
+            tx.put_session(self._add(tx, state, self._draft(FAILED, body)))
+            self._drop_lease(tx, claim.session)
+            return _compaction(tx, claim.session, claim.compaction)
+
+        return self.backend.write(claim.session, work)
+
+    def cancel(self, session: str, compaction: str | None = None, *, actor: str | None = None) -> Compaction | None:
+        """Ends a request, whoever works on it. Gives the compaction as it is then; None if none was open."""
+
+        def work(tx: Transaction) -> Compaction | None:
+            state = _known(tx, session)
+            id = compaction or state.open
+            if id is None:
+                return None
+            current = _compaction(tx, session, id)
+            if not current.open:
+                return current
+            body = {"compaction": id}
+            tx.put_session(self._add(tx, state, self._draft(CANCELLED, body, actor=actor)))
+            self._drop_lease(tx, session)
+            return _compaction(tx, session, id)
+
+        return self.backend.write(session, work)
+
+    def restore(self, session: str, segment: int, *, expect_head: int) -> Segment:
+        """Opens a new segment with the boundary of an older one, if the head is still where the caller saw it."""
+
+        def work(tx: Transaction) -> Segment:
+            state = _known(tx, session)
+            if state.head != expect_head:
+                raise Moved(
+                    f"session {session!r} is at segment {state.head}, not {expect_head}: look at it again, then decide"
+                )
+            older = _segment(tx, session, segment)
+            said = tx.record(session, older.summary) if older.summary is not None else None
+            after = tx.tokens_from(session, older.cut) + _tokens_of(tx, session, older.kept)
+            moved: dict[str, Json] = {
+                "base": state.head,
+                "cut": older.cut,
+                "source": "restored",
+                "restored": segment,
+                "summary_of": older.summary,
+                "kept": list(older.kept),
+                "tokens_before": state.tokens,
+                "tokens_after": after + (estimate(said.body["summary"]) if said else 0),
+            }
+            state = self._open_segment(tx, state, moved)
+            tx.put_session(state)
+            return _segment(tx, session, state.head)
+
+        return self.backend.write(session, work)
+
+    # ------------------------------------------------------------------ inputs that wait for a turn
+
+    def queue(self, session: str, message: Draft) -> int:
+        """Keeps an input until a turn takes it."""
+
+        def work(tx: Transaction) -> int:
+            state = self._add(tx, _known(tx, session), replace(message, kind=INPUT_QUEUED))
+            tx.put_session(state)
+            return state.last
+
+        return self.backend.write(session, work, size=len(message.data))
+
+    def take(self, session: str, *, turn: str | None = None) -> Record | None:
+        """Takes the oldest input that waits, as a message of this session. Nobody else gets the same one."""
+
+        def work(tx: Transaction) -> Record | None:
+            state = _known(tx, session)
+            number = tx.next_input(session)
+            queued = tx.record(session, number) if number is not None else None
+            if queued is None:
+                return None
+            state = self._add(tx, state, self._draft(INPUT_TAKEN, {"input": number}, turn=turn))
+            message = Draft(
+                self._ids(), MESSAGE, queued.body, encode(queued.body), queued.format, queued.header, turn=turn
+            )
+            state = self._add(tx, state, message)
+            tx.put_session(state)
+            return tx.record(session, state.last)
+
+        return self.backend.write(session, work)
+
+    # ------------------------------------------------------------------ what can be asked
+
+    def holder(self, session: str) -> Holder | None:
+        """Who works on this session's compaction now, if a lease is in force."""
+
+        def work(tx: Transaction) -> Holder | None:
+            current = self._open(tx, _known(tx, session))
+            if current is None or current.holder is None or current.started_at is None:
+                return None
+            until = self._held_until(tx, current)
+            if until is None:
+                return None
+            return Holder(**asdict(current.holder), since=current.started_at, until=until)
+
+        return self.backend.read(work)
+
+    def compaction(self, session: str, id: str) -> Compaction:
+        return self.backend.read(lambda tx: _compaction(tx, session, id))
+
+    # ------------------------------------------------------------------ the rules' small parts
+
+    def _draft(self, kind: str, body: Json, *, actor: str | None = None, key: str | None = None,
+               turn: str | None = None) -> Draft:  # fmt: skip
+        return Draft(self._ids(), kind, body, encode(body), key=key, turn=turn, actor=actor)
+
+    def _add(self, tx: Transaction, state: SessionState, d: Draft) -> SessionState:
+        """Writes one record with the next number, and folds it in."""
+        record = Record(
+            number=state.last + 1, id=d.id, kind=d.kind, at=tx.now, body=d.body, format=d.format, header=d.header,
+            key=d.key, turn=d.turn, actor=d.actor,
+        )  # fmt: skip
+        tx.add(state.id, record, d.data)
+        return fold.apply(tx, state, record)
+
+    def _open_segment(self, tx: Transaction, state: SessionState, body: dict[str, Json]) -> SessionState:
+        """The one way a boundary moves. A compaction that is still open was planned on another segment: settled."""
+        if state.open is not None:
+            state = self._add(tx, state, self._draft(SUPERSEDED, {"compaction": state.open, "cause": "the head moved"}))
+            self._drop_lease(tx, state.id)
+        return self._add(tx, state, self._draft(SEGMENT_OPENED, body))
+
+    def _open(self, tx: Transaction, state: SessionState) -> Compaction | None:
+        return None if state.open is None else _compaction(tx, state.id, state.open)
+
+    def _moved_on(self, tx: Transaction, state: SessionState, base: int) -> Requested:
+        successor = tx.successor(state.id, base)
+        if successor is None:
+            raise Moved(f"session {state.id!r} has no segment {base}; ask for its context again")
+        did = None if successor.compaction is None else tx.compaction(state.id, successor.compaction)
+        return Requested(did, "moved on", state.head)
+
+    def _dead_last_attempt(self, tx: Transaction, current: Compaction) -> bool:
+        """Whether the last allowed attempt is over without an end of its own.
+
+        A lease that is there and has run out says so. Where none can be read, only the attempt's longest life does:
+        its worker may well be alive.
+        """
+        if current.state != "running" or current.attempts < current.attempts_allowed:
+            return False
+        if not current.alive(tx.now):
+            return True
+        lease = self._lease(tx, current)
+        return lease is not None and not lease.in_force(tx.now)
+
+    def _settle_dead(self, tx: Transaction, state: SessionState, current: Compaction) -> SessionState:
+        cause = f"attempt {current.attempts} of {current.attempts_allowed} ended without a word: {current.holder}"
+        body = {"compaction": current.id, "attempt": current.attempts, "cause": cause, "final": True}
+        self._drop_lease(tx, state.id)
+        state = self._add(tx, state, self._draft(FAILED, body))
+        tx.put_session(state)
+        return state
+
+    # The lease. Nothing below may fail an operation; what goes wrong is said once, with the remedy.
+
+    def _held_until(self, tx: Transaction, current: Compaction) -> float | None:
+        """Until when the newest attempt is left alone; None if it need not be."""
+        if current.state != "running" or not current.alive(tx.now):
+            return None
+        lease = self._lease(tx, current)
+        return lease.until if lease is not None and lease.in_force(tx.now) else None
+
+    def _lease(self, tx: Transaction, current: Compaction) -> Lease | None:
+        lease = self._patiently(tx, lambda: tx.leases.get(current.session))
+        return lease if lease is not None and lease.fence == current.fence else None
+
+    def _put_lease(self, tx: Transaction, session: str, lease: Lease) -> None:
+        self._patiently(tx, lambda: tx.leases.put(session, lease))
+
+    def _drop_lease(self, tx: Transaction, session: str) -> None:
+        self._patiently(tx, lambda: tx.leases.drop(session))
+
+    def _patiently(self, tx: Transaction, use: Callable[[], T]) -> T | None:
+        try:
+            return use()
+        except Exception as error:
+            if not tx.usable():
+                raise
+            if not self._warned.is_set():
+                self._warned.set()
+                log.warning(
+                    "the lease part of store %s does not work (%s: %s). Nothing is lost or forked by that, but two "
+                    "processes may pay for the same summary. Remedy: `onefold verify --fix`, and the same version of "
+                    "onefold in all processes",
+                    self.backend.address,
+                    type(error).__name__,
+                    error,
+                )
+            return None
+
+    # Reading and waiting.
+
+    def _page(self, session: str, start: int, stop: int) -> list[Record]:
+        return self.backend.read(lambda tx: tx.records(session, start, stop, PAGE))
+
+    def _still_there(self, session: str, after: int, incarnation: str | None) -> None:
+        last = self.state(session).last
+        if incarnation is not None and incarnation != self.backend.incarnation:
+            raise Moved(
+                f"the store was restored from a backup since (it is {self.backend.incarnation} now): "
+                f"numbers of session {session!r} from before do not count; read it again from the start"
+            )
+        if after > last:
+            raise Moved(
+                f"session {session!r} ends at record {last}, before {after}: the store was restored from a backup, or "
+                "the number is another session's; read it again from the start"
+            )
+
+    def _wait_beyond(self, session: str, after: int, version: int, timeout: float | None) -> bool:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.state(session).last <= after:
+            left = 3600.0 if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self.backend.wait(version, left)
+            version = self.backend.version()
+        return True
+
+
+def _known(tx: Transaction, session: str) -> SessionState:
+    state = tx.session(session)
+    if state is None:
+        raise SessionNotFound(session)
+    return state
+
+
+def _segment(tx: Transaction, session: str, number: int) -> Segment:
+    segment = tx.segment(session, number)
+    if segment is None:
+        raise StoreDamaged(f"session {session!r} has no segment {number}; run `onefold verify --fix`")
+    return segment
+
+
+def _compaction(tx: Transaction, session: str, id: str) -> Compaction:
+    known = tx.compaction(session, id)
+    if known is None:
+        raise OnefoldError(f"session {session!r} has no compaction {id!r}; `onefold show {session}` lists them")
+    return known
+
+
+def _tokens_of(tx: Transaction, session: str, numbers: Sequence[int]) -> int:
+    kept = (tx.record(session, n) for n in numbers)
+    return sum(r.header.tokens for r in kept if r is not None and r.header is not None)
+
+
+def _worn_out(state: SessionState) -> bool:
+    return state.failures >= AUTOMATIC_FAILURES and state.tokens < state.failed_tokens * GROWTH
+
+
+def _own(claim: Claim) -> None:
+    if claim.pid != os.getpid():
+        raise OnefoldError(
+            f"this claim on session {claim.session!r} belongs to process {claim.pid}: a forked child makes its own"
+        )
+
+
+def _refused(kind: type[CommitRefused], claim: Claim, why: str) -> CommitRefused:
+    return kind(
+        f"session {claim.session!r}: compaction {claim.compaction} was not committed, because {why}; "
+        "nothing was written",
+        session=claim.session,
+        compaction=claim.compaction,
+    )

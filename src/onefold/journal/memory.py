@@ -1,0 +1,216 @@
+"""A store in memory, for tests: the same contract, gone with the process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from onefold.errors import StoreError
+from onefold.journal.rows import DictRows
+from onefold.journal.seam import Derived, Transaction
+from onefold.messages import decode
+from onefold.model import (
+    MESSAGE,
+    Clock,
+    Compaction,
+    Header,
+    KeyUse,
+    Lease,
+    Record,
+    Segment,
+    SessionState,
+    random_id,
+    system_clock,
+)
+
+T = TypeVar("T")
+
+
+class MemoryLeases:
+    def __init__(self) -> None:
+        self._rows: dict[str, Lease] = {}
+
+    def get(self, session: str) -> Lease | None:
+        return self._rows.get(session)
+
+    def put(self, session: str, lease: Lease) -> None:
+        self._rows[session] = lease
+
+    def drop(self, session: str) -> None:
+        self._rows.pop(session, None)
+
+
+class Shelf:
+    """One session in memory: its records, with bodies as text so that nobody can change them, and its rows."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[Record, str]] = []
+        self.rows = DictRows()
+
+
+class MemoryTransaction:
+    def __init__(self, shelves: dict[str, Shelf], leases: MemoryLeases, now: float) -> None:
+        self._shelves = shelves
+        self._before = {id: len(s.records) for id, s in shelves.items()}
+        self.leases = leases
+        self.now = now
+
+    def roll_back(self) -> None:
+        for id in list(self._shelves):
+            if id not in self._before:
+                del self._shelves[id]
+                continue
+            shelf = self._shelves[id]
+            del shelf.records[self._before[id] :]
+            while shelf.rows.undo:
+                shelf.rows.undo.pop()()
+
+    def end(self) -> None:
+        for shelf in self._shelves.values():
+            shelf.rows.undo.clear()
+
+    def usable(self) -> bool:
+        return True
+
+    def _shelf(self, session: str) -> Shelf:
+        return self._shelves.get(session) or Shelf()
+
+    def add(self, session: str, record: Record, data: str) -> None:
+        self._shelves.setdefault(session, Shelf()).records.append((record, data))
+
+    def record(self, session: str, number: int) -> Record | None:
+        found = self.records(session, number, number + 1, 1)
+        return found[0] if found else None
+
+    def records(self, session: str, start: int, stop: int, limit: int) -> list[Record]:
+        start = max(start, 1)
+        page = self._shelf(session).records[start - 1 : max(min(stop - 1, start - 1 + limit), 0)]
+        return [_fresh(record, data) for record, data in page]
+
+    def headers(self, session: str, start: int, stop: int) -> list[tuple[int, Header]]:
+        page = self._shelf(session).records[max(start - 1, 0) : max(stop - 1, 0)]
+        return [(r.number, r.header) for r, _ in page if r.kind == MESSAGE and r.header is not None]
+
+    def tokens_from(self, session: str, number: int) -> int:
+        return sum(h.tokens for _, h in self.headers(session, number, self.last_number(session) + 1))
+
+    def last_number(self, session: str) -> int:
+        return len(self._shelf(session).records)
+
+    def session(self, session: str) -> SessionState | None:
+        return self._shelf(session).rows.derived.state
+
+    def put_session(self, state: SessionState) -> None:
+        self._shelves.setdefault(state.id, Shelf()).rows.put_session(state)
+
+    def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]:
+        states = [s.rows.derived.state for s in self._shelves.values()]
+        known = sorted((s for s in states if s is not None), key=lambda s: (s.touched_at, s.id), reverse=True)
+        return [s for s in known if after is None or (s.touched_at, s.id) < after][:limit]
+
+    def segment(self, session: str, number: int) -> Segment | None:
+        return self._shelf(session).rows.derived.segments.get(number)
+
+    def successor(self, session: str, base: int) -> Segment | None:
+        return self._shelf(session).rows.successor(base)
+
+    def segments(self, session: str) -> list[Segment]:
+        return list(self._shelf(session).rows.derived.segments.values())
+
+    def add_segment(self, session: str, segment: Segment) -> None:
+        self._shelves[session].rows.add_segment(session, segment)
+
+    def compaction(self, session: str, id: str) -> Compaction | None:
+        return self._shelf(session).rows.compaction(session, id)
+
+    def put_compaction(self, compaction: Compaction) -> None:
+        self._shelves[compaction.session].rows.put_compaction(compaction)
+
+    def compactions(self, session: str | None, *, open_only: bool) -> list[Compaction]:
+        shelves = self._shelves.values() if session is None else [self._shelf(session)]
+        every = [c for s in shelves for c in s.rows.derived.compactions.values() if c.open or not open_only]
+        return sorted(every, key=lambda c: (c.requested_at, c.id))
+
+    def key(self, session: str, key: str) -> KeyUse | None:
+        return self._shelf(session).rows.key(session, key)
+
+    def put_key(self, session: str, key: str, use: KeyUse) -> None:
+        self._shelves[session].rows.put_key(session, key, use)
+
+    def add_input(self, session: str, number: int) -> None:
+        self._shelves[session].rows.add_input(session, number)
+
+    def drop_input(self, session: str, number: int) -> None:
+        self._shelves[session].rows.drop_input(session, number)
+
+    def next_input(self, session: str) -> int | None:
+        return min(self._shelf(session).rows.derived.inputs, default=None)
+
+    def looks_right(self, session: str) -> bool:
+        state = self.session(session)
+        return state is not None and state.last == self.last_number(session)
+
+    def derived(self, session: str) -> Derived:
+        return self._shelf(session).rows.derived
+
+    def replace(self, session: str, derived: Derived) -> None:
+        self._shelves[session].rows = DictRows(derived)
+
+
+class MemoryBackend:
+    """One writer at a time, readers included: simple, and quick enough for tests."""
+
+    def __init__(self, *, clock: Clock = system_clock) -> None:
+        self.address = "memory:"
+        self.incarnation = random_id()
+        self._clock = clock
+        self._shelves: dict[str, Shelf] = {}
+        self._leases = MemoryLeases()
+        self._changed = threading.Condition(threading.RLock())
+        self._version = 0
+
+    def write(self, session: str, work: Callable[[Transaction], T], *, size: int = 0) -> T:
+        with self._changed:
+            tx = MemoryTransaction(self._shelves, self._leases, self._clock())
+            try:
+                result = work(tx)
+            except BaseException:
+                tx.roll_back()
+                raise
+            tx.end()
+            self._version += 1
+            self._changed.notify_all()
+            return result
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        with self._changed:
+            return work(MemoryTransaction(self._shelves, self._leases, self._clock()))
+
+    def version(self) -> int:
+        return self._version
+
+    def wait(self, version: int, timeout: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._version != version, timeout)
+
+    def journaled(self) -> Iterator[str]:
+        return iter(list(self._shelves))
+
+    def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
+        return []
+
+    def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
+        raise StoreError("a store in memory has no backup; copy its sessions into a file store")
+
+    def close(self) -> None:
+        with self._changed:
+            self._version += 1
+            self._changed.notify_all()
+
+
+def _fresh(record: Record, data: str) -> Record:
+    return Record(
+        record.number, record.id, record.kind, record.at, decode(data), record.format, record.header, record.key,
+        record.turn, record.actor,
+    )  # fmt: skip

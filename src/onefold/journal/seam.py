@@ -1,0 +1,122 @@
+"""What a kind of store must offer. Everything above it, the rules included, is the same for all of them.
+
+A backend runs a function inside one transaction: all of its writes become durable together, or none does. It may
+run the function again if the transaction did not happen, so such a function touches nothing but its transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from onefold.model import Compaction, Header, KeyUse, Lease, Record, Segment, SessionState
+
+T = TypeVar("T")
+
+
+class Taken(Exception):
+    """A segment with this base exists already: the unique key that makes a fork impossible to write."""
+
+
+class Leases(Protocol):
+    """The part that saves money. Whatever it raises is a warning, never a failure: see `contract`."""
+
+    def get(self, session: str) -> Lease | None: ...
+    def put(self, session: str, lease: Lease) -> None: ...
+    def drop(self, session: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Derived:
+    """All derived rows of one session, for comparing what stands there with what the journal says."""
+
+    state: SessionState | None = None
+    segments: dict[int, Segment] = field(default_factory=dict)
+    compactions: dict[str, Compaction] = field(default_factory=dict)
+    keys: dict[str, KeyUse] = field(default_factory=dict)
+    inputs: set[int] = field(default_factory=set)
+
+
+class Rows(Protocol):
+    """The derived rows, as `fold` keeps them."""
+
+    def add_segment(self, session: str, segment: Segment) -> None:
+        """Adds a row; raises `Taken` if a segment with this base stands there already."""
+
+    def compaction(self, session: str, id: str) -> Compaction | None: ...
+    def put_compaction(self, compaction: Compaction) -> None: ...
+    def key(self, session: str, key: str) -> KeyUse | None: ...
+    def put_key(self, session: str, key: str, use: KeyUse) -> None: ...
+    def add_input(self, session: str, number: int) -> None: ...
+    def drop_input(self, session: str, number: int) -> None: ...
+
+
+class Transaction(Rows, Protocol):
+    """One transaction on the journal and its derived rows."""
+
+    @property
+    def now(self) -> float:
+        """The time of this transaction, by the store's clock where it has one."""
+
+    @property
+    def leases(self) -> Leases: ...
+
+    def usable(self) -> bool:
+        """Whether the transaction still stands after an error inside it."""
+
+    # the journal
+    def add(self, session: str, record: Record, data: str) -> None: ...
+    def record(self, session: str, number: int) -> Record | None: ...
+    def records(self, session: str, start: int, stop: int, limit: int) -> list[Record]: ...
+    def headers(self, session: str, start: int, stop: int) -> list[tuple[int, Header]]: ...
+    def tokens_from(self, session: str, number: int) -> int: ...
+    def last_number(self, session: str) -> int: ...
+
+    # what is derived from it
+    def session(self, session: str) -> SessionState | None: ...
+    def put_session(self, state: SessionState) -> None: ...
+    def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]: ...
+    def segment(self, session: str, number: int) -> Segment | None: ...
+    def successor(self, session: str, base: int) -> Segment | None: ...
+    def segments(self, session: str) -> list[Segment]: ...
+    def compactions(self, session: str | None, *, open_only: bool) -> list[Compaction]: ...
+    def next_input(self, session: str) -> int | None: ...
+
+    # checking one against the other
+    def looks_right(self, session: str) -> bool:
+        """Whether the derived rows agree with the journal, as far as constant time can tell."""
+
+    def derived(self, session: str) -> Derived: ...
+    def replace(self, session: str, derived: Derived) -> None: ...
+
+
+class Backend(Protocol):
+    """A kind of store."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def incarnation(self) -> str:
+        """Another one after every restore from a backup, so that old numbers are not taken for new ones."""
+
+    def write(self, session: str, work: Callable[[Transaction], T], *, size: int = 0) -> T:
+        """Runs `work` in one durable transaction. `size` is a hint: large work does not share a commit."""
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Runs `work` on one consistent view. Never waits for a writer."""
+
+    def version(self) -> int:
+        """Grows with every change of the store that this process has learned of."""
+
+    def wait(self, version: int, timeout: float) -> None:
+        """Returns once the version is no longer this one, or after `timeout` seconds."""
+
+    def journaled(self) -> Iterator[str]:
+        """Every session that has a record or a derived row."""
+
+    def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
+        """What is wrong with the store as a whole: (found, expected, mended)."""
+
+    def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None: ...
+    def close(self) -> None: ...

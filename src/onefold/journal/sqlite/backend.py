@@ -1,0 +1,396 @@
+"""Sessions in one SQLite file: connections, transactions, and waiting for what other processes write.
+
+WAL, synchronous=FULL, BEGIN IMMEDIATE: durable when `write` returns, visible to others only once it is durable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from onefold.errors import OnefoldError, OutcomeUnknown, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
+from onefold.journal.seam import Transaction
+from onefold.journal.sqlite import schema
+from onefold.journal.sqlite.gate import Gate
+from onefold.journal.sqlite.library import check_library, queries
+from onefold.journal.sqlite.place import check_place, is_new
+from onefold.journal.sqlite.rows import SqliteTransaction
+from onefold.journal.sqlite.turns import Line, Ticket
+from onefold.journal.sqlite.watch import Watch
+from onefold.model import Clock, Ids, random_id, system_clock
+
+T = TypeVar("T")
+Connect = Callable[[str], apsw.Connection]
+Done = tuple[Ticket, Any, SqliteTransaction]
+
+BUSY = 30_000
+IDLE_READERS = 8
+CHECKPOINT_PAGES = 1000
+RESTART_PAGES = 8000
+
+_ours: weakref.WeakSet[SqliteBackend] = weakref.WeakSet()
+_inherited: list[Any] = []
+"""Connections of a parent process. Never used and never closed here: closing could end the parent's log."""
+
+
+def connect(path: str) -> apsw.Connection:
+    """The one place that makes a connection to a store."""
+    return apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+
+
+class SqliteBackend:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        create: bool = True,
+        clock: Clock = system_clock,
+        ids: Ids = random_id,
+        connect: Connect = connect,
+    ) -> None:
+        check_library()
+        self._path = Path(path).absolute()
+        self.address = str(path)
+        self._clock = clock
+        self._ids = ids
+        self._connect = connect
+        self._closed = False
+        check_place(self._path)
+        new = is_new(self._path, create=create)
+        self._start()
+        try:
+            with self._translated():
+                writer = self._writer_connection()
+                if new:
+                    schema.begin(writer)
+                schema.migrate(writer, self._path, ids)
+                self.incarnation: str = self._meta(writer, "incarnation")
+        except BaseException:
+            self.close()
+            raise
+        _ours.add(self)
+
+    def _start(self) -> None:
+        """What belongs to one process: made at open, and again in a forked child."""
+        self._pid = os.getpid()
+        self._writer: apsw.Connection | None = None
+        self._log_pages = 0
+        self._readers: list[apsw.Connection] = []
+        self._readers_lock = threading.Lock()
+        self._line = Line(self._run_batch)
+        self._gate = Gate(f"{self._path}-gate")
+        self._watch = Watch(self._open_connection)
+
+    # ------------------------------------------------------------------ the seam
+
+    def write(self, session: str, work: Callable[[Transaction], T], *, size: int = 0) -> T:
+        self._check_open()
+        answer: T = self._line.submit(Ticket(work, size))
+        return answer
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        self._check_open()
+        with self._translated(), self._reader() as connection:
+            connection.execute("begin")
+            try:
+                return work(SqliteTransaction(connection, self._clock()))
+            finally:
+                if connection.in_transaction:
+                    connection.execute("commit")
+
+    def version(self) -> int:
+        return self._watch.version
+
+    def wait(self, version: int, timeout: float) -> None:
+        self._check_open()
+        self._watch.wait(version, timeout)
+        self._check_open()
+
+    def journaled(self) -> Iterator[str]:
+        found: str | None = ""
+        while found is not None:
+            with self._translated(), self._reader() as connection:
+                found = connection.execute(queries()["journaled"], (found,)).fetchall()[0][0]
+            if found is not None:
+                yield found
+
+    def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
+        with self._translated(), self._reader() as connection:
+            found = [(line, "ok", False) for (line,) in connection.execute("pragma quick_check") if line != "ok"]
+            missing = schema.missing(connection)
+        for table in missing:
+            if fix:
+                self.write("", partial(self._recreate, table))
+            found.append((f"the table {table} is missing", "the table", fix))
+        return found
+
+    def _recreate(self, table: str, tx: Transaction) -> None:
+        schema.recreate(self._writer_connection(), table)
+
+    def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
+        self._check_open()
+        with self._translated(), self._reader() as connection:
+            schema.backup(connection, Path(path), incarnation, progress)
+
+    def close(self) -> None:
+        """Lets go of everything. Waiting threads get an error; what was acknowledged is on disk."""
+        if self._closed:
+            return
+        self._closed = True
+        self._watch.close()
+        self._gate.close()
+        for connection in (*self._readers, *([self._writer] if self._writer else [])):
+            connection.close()
+        self._readers, self._writer = [], None
+
+    # ------------------------------------------------------------------ writing
+
+    def _run_batch(self, batch: list[Ticket]) -> None:
+        """One commit for all of a batch. Settles every ticket, unless this thread is interrupted."""
+        entered = self._gate.enter()
+        try:
+            self._commit_together(batch)
+        finally:
+            if entered:
+                self._gate.leave()
+        self._watch.changed()
+        if (writer := self._writer) is not None:
+            self._bound_log(writer)
+
+    def _commit_together(self, batch: list[Ticket]) -> None:
+        try:
+            connection = self._writer_connection()
+            connection.execute("begin immediate")
+            self._check_writer(connection)
+        except (apsw.Error, OnefoldError) as error:
+            self._roll_back()
+            for ticket in batch:
+                ticket.settle(error=self._translate(error))
+            return
+        done: list[Done] = []
+        committing = False
+        try:
+            refused = self._run_each(connection, batch, done)
+            if connection.in_transaction:
+                committing = True
+                connection.execute("commit" if done else "rollback")
+        except apsw.Error as error:
+            self._settle_unclear(error, done)
+            return
+        except BaseException:
+            # This thread was interrupted. What was committed is answered; the rest goes back in line.
+            if committing and not connection.in_transaction:
+                for ticket, result, _ in done:
+                    ticket.settle(result)
+            self._roll_back()
+            raise
+        if not committing and len(batch) > 1:
+            # A full disk, or the like, took the whole batch back: each one alone, so that none fails another.
+            for ticket in batch:
+                self._commit_together([ticket])
+            return
+        for ticket, reason in refused:
+            ticket.settle(error=reason)
+        for ticket, result, _ in done:
+            ticket.settle(result)
+
+    def _run_each(
+        self, connection: apsw.Connection, batch: list[Ticket], done: list[Done]
+    ) -> list[tuple[Ticket, BaseException]]:
+        """Runs the operations of a batch one after another; those that are refused leave nothing behind."""
+        refused: list[tuple[Ticket, BaseException]] = []
+        for ticket in batch:
+            tx = SqliteTransaction(connection, self._clock())
+            try:
+                done.append((ticket, self._one(connection, ticket, tx, alone=len(batch) == 1), tx))
+            except Exception as error:
+                refused.append((ticket, self._translate(error)))
+                if not connection.in_transaction:
+                    break
+        return refused
+
+    def _one(self, connection: apsw.Connection, ticket: Ticket, tx: SqliteTransaction, *, alone: bool) -> Any:
+        """One operation of a batch, taken back alone if it fails."""
+        if alone:
+            return ticket.work(tx)
+        connection.execute("savepoint operation")
+        try:
+            result = ticket.work(tx)
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("rollback to operation")
+                connection.execute("release operation")
+            raise
+        connection.execute("release operation")
+        return result
+
+    def _settle_unclear(self, error: apsw.Error, done: list[Done]) -> None:
+        """A commit that failed. Unless SQLite says why nothing was written, only reading back can tell.
+
+        The connection is not trusted again. A new one takes the write lock and looks for what the batch added. Where
+        it is there, a checkpoint writes those pages anew, because a failed fsync may have lost them from the log;
+        where it is not, one small write overwrites whatever is left of it in the log. Only after that is either sure.
+        """
+        if isinstance(error, apsw.FullError | apsw.BusyError | apsw.ConstraintError):
+            self._roll_back()
+            for ticket, _, _ in done:
+                ticket.settle(error=self._translate(error))
+            return
+        self._discard_writer()
+        try:
+            found = self._read_back([tx.witness for _, _, tx in done])
+        except (apsw.Error, OnefoldError):
+            found = None
+        for i, (ticket, result, tx) in enumerate(done):
+            if found is None or tx.witness is None:
+                ticket.settle(
+                    error=OutcomeUnknown(
+                        f"{self.address}: the disk failed during a commit ({error}), and it cannot be told yet whether "
+                        "it was written. Check the disk, then repeat the same call with the same key"
+                    )
+                )
+            elif found[i]:
+                ticket.settle(result)
+            else:
+                ticket.settle(error=self._translate(error))
+
+    def _read_back(self, witnesses: list[tuple[str, int, str] | None]) -> list[bool]:
+        connection = self._writer_connection()
+        connection.execute("begin immediate")
+        found = []
+        for witness in witnesses:
+            ids = connection.execute(queries()["witness"], witness[:2]).fetchall() if witness else []
+            found.append(witness is not None and ids == [(witness[2],)])
+        connection.execute(queries()["put_meta"], ("settled", self._ids()))
+        connection.execute("commit")
+        if any(found):
+            frames, copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+            if copied < frames:
+                raise StoreUnavailable(f"{self.address}: a reader keeps the log from being written out")
+        return found
+
+    def _check_writer(self, connection: apsw.Connection) -> None:
+        accepted = schema.min_writer(connection)
+        if accepted > schema.WRITER:
+            raise StoreTooNew(
+                f"{self.address} was written by a newer onefold and accepts writers from version {accepted} on; this "
+                f"program is version {schema.WRITER}. Update it: pip install -U onefold. Nothing was written"
+            )
+
+    def _bound_log(self, connection: apsw.Connection) -> None:
+        """Checkpoints when the log is long; when readers kept it from starting over, waits for them once."""
+        pages = self._log_pages
+        if pages < CHECKPOINT_PAGES:
+            return
+        self._log_pages = 0
+        mode = apsw.SQLITE_CHECKPOINT_PASSIVE if pages < RESTART_PAGES else apsw.SQLITE_CHECKPOINT_RESTART
+        with contextlib.suppress(apsw.BusyError, apsw.LockedError):
+            connection.wal_checkpoint(mode=mode)
+
+    # ------------------------------------------------------------------ connections
+
+    def _open_connection(self) -> apsw.Connection:
+        connection = self._connect(str(self._path))
+        connection.set_busy_timeout(BUSY)
+        connection.execute("pragma synchronous = full")
+        return connection
+
+    def _writer_connection(self) -> apsw.Connection:
+        if self._writer is None:
+            self._writer = self._open_connection()
+            self._log_pages = 0
+            self._writer.set_wal_hook(self._log_grew)
+        return self._writer
+
+    def _log_grew(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        self._log_pages = pages
+        return apsw.SQLITE_OK
+
+    def _roll_back(self) -> None:
+        if self._writer is not None and self._writer.in_transaction:
+            self._writer.execute("rollback")
+
+    def _discard_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with contextlib.suppress(apsw.Error):
+                writer.close()
+
+    @contextlib.contextmanager
+    def _reader(self) -> Iterator[apsw.Connection]:
+        with self._readers_lock:
+            connection = self._readers.pop() if self._readers else None
+        connection = connection or self._open_connection()
+        try:
+            yield connection
+        except apsw.Error:
+            connection.close()
+            raise
+        with self._readers_lock:
+            if len(self._readers) < IDLE_READERS and not self._closed:
+                self._readers.append(connection)
+                return
+        connection.close()
+
+    def _meta(self, connection: apsw.Connection, name: str) -> str:
+        return str(connection.execute(queries()["meta"], (name,)).fetchall()[0][0])
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"{self.address} is closed in this process; open it again")
+
+    def _leave_to_parent(self) -> None:
+        """In a forked child: keep the parent's connections from ever being used or closed, and make our own."""
+        _inherited.extend((self._writer, self._readers, self._watch, self._line))
+        self._gate.close()
+        if not self._closed:
+            self._start()
+
+    # ------------------------------------------------------------------ errors
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise self._translate(error) from error
+
+    def _translate(self, error: BaseException) -> BaseException:
+        """SQLite's errors in words that say what to do."""
+        if not isinstance(error, apsw.Error):
+            return error
+        kind: type[StoreError] = StoreUnavailable
+        remedy = f"nothing was written ({error})"
+        match error:
+            case apsw.FullError():
+                remedy = "the disk is full; nothing was written. Free some space and try again"
+            case apsw.ReadOnlyError() | apsw.PermissionsError():
+                remedy = "the file or its folder is read-only; nothing was written. Make both writable"
+            case apsw.CantOpenError():
+                remedy = f"the file cannot be opened ({error}). Check that its folder exists and is writable"
+            case apsw.BusyError() | apsw.LockedError():
+                held = f"another process has held the write lock for {BUSY // 1000} s"
+                remedy = f"{held}; nothing was written. Look for one that is stopped"
+            case apsw.NotADBError():
+                kind, remedy = StoreDamaged, "it is no database. Restore it from a backup"
+            case apsw.CorruptError():
+                kind, remedy = StoreDamaged, f"it is damaged ({error}). Run `onefold verify`, or restore a backup"
+            case apsw.IOError():
+                remedy = f"the disk failed ({error}); nothing was written. Check the disk, then try again"
+        return kind(f"store {self.address}: {remedy}")
+
+
+def _after_fork() -> None:
+    for backend in list(_ours):
+        backend._leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)

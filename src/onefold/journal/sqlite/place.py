@@ -1,0 +1,105 @@
+"""Whether a path may hold a store: not a network file system, not another program's file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+import apsw
+
+from onefold.errors import StoreError, StoreUnavailable
+
+APPLICATION = 0x1F01D01  # "1 fold", written into the file's header
+MOUNTS = Path("/proc/self/mountinfo")
+
+# Their locks or their shared memory do not hold between hosts, and WAL needs both.
+_NETWORK = frozenset(
+    {
+        "9p",
+        "afs",
+        "afpfs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "davfs",
+        "fuse.ceph",
+        "fuse.glusterfs",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.sshfs",
+        "gfs",
+        "gfs2",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "orangefs",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "vboxsf",
+    }
+)
+
+
+def check_place(path: Path) -> None:
+    kind = file_system(path, MOUNTS.read_text() if MOUNTS.exists() else "")
+    if kind in _NETWORK:
+        raise StoreError(
+            f"{path} lies on a network file system ({kind}), where SQLite's locks cannot be trusted. "
+            "Keep the store on a local disk, or use PostgreSQL for several machines"
+        )
+
+
+def file_system(path: Path, mountinfo: str) -> str | None:
+    """The kind of file system a path lies on, by the kernel's table of mounts."""
+    target = os.path.realpath(path)
+    best, kind = -1, None
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split()
+        if len(fields) < 5 or not after:
+            continue
+        point = fields[4].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+        inside = target == point or target.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= best:
+            best, kind = len(point), after.split()[0]
+    return kind
+
+
+def is_new(path: Path, *, create: bool) -> bool:
+    """True if there is nothing here yet, False if there is a store of ours; anything else is an error.
+
+    Looks at the file through SQLite and as immutable: no lock is taken, no file beside it is made, and no lock of
+    this process is dropped, as closing the file by hand would do.
+    """
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder; name a file in it, or files:{path} for a store of plain files")
+    if not path.exists():
+        if not create:
+            raise StoreError(f"there is no store at {path}; check the path, or create it with `onefold init`")
+        if not path.parent.is_dir():
+            raise StoreError(f"there is no folder {path.parent}; make it first")
+        return True
+    if path.stat().st_size == 0 and not path.with_name(path.name + "-wal").exists():
+        return True
+    try:
+        uri = f"file:{quote(str(path))}?immutable=1"
+        look = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        application = look.pragma("application_id")
+        look.close()
+    except apsw.NotADBError:
+        raise StoreError(f"{path} is no database; choose another path, it was left as it is") from None
+    except apsw.Error as error:
+        raise StoreUnavailable(f"{path} cannot be read: {error}") from error
+    if application != APPLICATION:
+        raise StoreError(
+            f"{path} is another program's database; choose another path, it was left as it is. "
+            "To look into a store of Hermes or OpenCode: `onefold doctor`"
+        )
+    return False

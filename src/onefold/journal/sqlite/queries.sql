@@ -1,0 +1,136 @@
+-- One query a paragraph: its name, a sentence on what it does, the statement.
+
+-- min_writer: the oldest program that may write here; read in every write transaction.
+select value from meta where name = 'min_writer';
+
+-- meta: one fact about the store.
+select value from meta where name = ?;
+
+-- put_meta: sets one fact about the store.
+insert into meta (name, value) values (?, ?) on conflict (name) do update set value = excluded.value;
+
+-- add_record: one more record; fails if its number is taken.
+insert into records (session, number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- records: a page of a session's journal.
+select number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body
+from records where session = ? and number >= ? and number < ? order by number limit ?;
+
+-- headers: what the planner needs to know of the messages in a range.
+select number, role, tokens, opens, closes
+from records where session = ? and number >= ? and number < ? and kind = 'message' order by number;
+
+-- tokens_from: the size of all messages from a number on.
+select coalesce(sum(tokens), 0) from records where session = ? and number >= ? and kind = 'message';
+
+-- last_number: the highest number in the journal itself.
+select coalesce(max(number), 0) from records where session = ?;
+
+-- witness: the id of the record at a number, to read back what a commit did.
+select id from records where session = ? and number = ?;
+
+-- session: one session's state.
+select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
+  failures, failed_tokens, seal
+from sessions where id = ?;
+
+-- put_session: sets one session's state.
+insert or replace into sessions (id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions,
+  committed, open, pending, failures, failed_tokens, seal)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- sessions: a page of all sessions, the latest activity first.
+select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
+  failures, failed_tokens, seal
+from sessions where (touched_at, id) < (?, ?) order by touched_at desc, id desc limit ?;
+
+-- drop_session: forgets a derived row, never a record.
+delete from sessions where id = ?;
+
+-- segment: by the number of the record that opened it.
+select number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after
+from segments where session = ? and number = ?;
+
+-- successor: the segment that replaced this one.
+select number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after
+from segments where session = ? and base = ?;
+
+-- segments: all of a session, the oldest first.
+select number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after
+from segments where session = ? order by number;
+
+-- add_segment: one more; fails if its base has a successor.
+insert into segments (session, number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- drop_segments: forgets derived rows, never a record.
+delete from segments where session = ?;
+
+-- compaction: one, by its id.
+select session, id, state, requested_at, rest from compactions where session = ? and id = ?;
+
+-- put_compaction: sets one compaction.
+insert or replace into compactions (session, id, state, requested_at, rest) values (?, ?, ?, ?, ?);
+
+-- compactions: all of one session, the oldest first.
+select session, id, state, requested_at, rest from compactions where session = ? order by requested_at, id;
+
+-- open_compactions: those of all sessions that are not settled, the longest waiting first.
+select session, id, state, requested_at, rest from compactions
+where state in ('requested', 'running') order by requested_at, session, id;
+
+-- all_compactions: those of all sessions, the oldest first.
+select session, id, state, requested_at, rest from compactions order by requested_at, session, id;
+
+-- drop_compactions: forgets derived rows, never a record.
+delete from compactions where session = ?;
+
+-- key: what an idempotency key was used for.
+select first, count, digest from keys where session = ? and key = ?;
+
+-- put_key: notes the use of an idempotency key.
+insert or replace into keys (session, key, first, count, digest) values (?, ?, ?, ?, ?);
+
+-- keys: all of a session.
+select key, first, count, digest from keys where session = ?;
+
+-- drop_keys: forgets derived rows, never a record.
+delete from keys where session = ?;
+
+-- add_input: an input begins to wait.
+insert into inputs (session, number) values (?, ?);
+
+-- drop_input: an input was taken.
+delete from inputs where session = ? and number = ?;
+
+-- next_input: the input that waits longest.
+select min(number) from inputs where session = ?;
+
+-- inputs: all that wait.
+select number from inputs where session = ?;
+
+-- drop_inputs: forgets derived rows, never a record.
+delete from inputs where session = ?;
+
+-- counts: how many derived rows a session has, for the check at open.
+select (select count(*) from segments where session = ?1), (select count(*) from compactions where session = ?1),
+  (select count(*) from inputs where session = ?1), (select max(number) from segments where session = ?1);
+
+-- lease: who is left alone with this session's compaction.
+select compaction, fence, until, length from leases where session = ?;
+
+-- put_lease: leaves somebody alone.
+insert or replace into leases (session, compaction, fence, until, length) values (?, ?, ?, ?, ?);
+
+-- drop_lease: nobody is left alone any more.
+delete from leases where session = ?;
+
+-- journaled: every session that has a record or a derived row, one after another.
+select min(id) from (
+  select (select session from records where session > ?1 order by session limit 1) as id
+  union all select (select id from sessions where id > ?1 order by id limit 1)
+);
+
+-- tables: the names of all tables, to see whether a part is missing.
+select name from sqlite_schema where type = 'table';

@@ -1,0 +1,229 @@
+"""One SQLite transaction: the journal's rows, and what is derived from them."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import asdict, astuple, fields
+from operator import attrgetter
+from typing import Any
+
+import apsw
+
+from onefold.journal.seam import Derived, Taken
+from onefold.journal.sqlite.library import queries
+from onefold.messages import decode, encode
+from onefold.model import Compaction, Header, HolderId, KeyUse, Lease, Record, Segment, SessionState
+
+_COLUMNS = ("session", "id", "state", "requested_at")
+_LAST = (float("inf"), "")
+
+
+class SqliteLeases:
+    def __init__(self, tx: SqliteTransaction) -> None:
+        self._tx = tx
+
+    def get(self, session: str) -> Lease | None:
+        rows = self._tx.run("lease", session)
+        return Lease(*rows[0]) if rows else None
+
+    def put(self, session: str, lease: Lease) -> None:
+        self._tx.run("put_lease", session, *astuple(lease))
+
+    def drop(self, session: str) -> None:
+        self._tx.run("drop_lease", session)
+
+
+class SqliteTransaction:
+    """What one operation sees and writes. Made anew for each, so that it can say what it wrote."""
+
+    def __init__(self, connection: apsw.Connection, now: float) -> None:
+        self._connection = connection
+        self._queries = queries()
+        self.now = now
+        self.witness: tuple[str, int, str] | None = None
+        """Session, number and id of a record that it added: there after the commit, or nothing is."""
+
+    @property
+    def leases(self) -> SqliteLeases:
+        return SqliteLeases(self)
+
+    def run(self, query: str, *bindings: Any) -> list[Any]:
+        return self._connection.execute(self._queries[query], bindings).fetchall()
+
+    def usable(self) -> bool:
+        return self._connection.in_transaction
+
+    # ------------------------------------------------------------------ the journal
+
+    def add(self, session: str, record: Record, data: str) -> None:
+        h = record.header
+        self.run(
+            "add_record", session, record.number, record.id, record.kind, record.at, record.format,
+            h and h.role, h and h.tokens, h and _pack(h.opens), h and _pack(h.closes),
+            record.key, record.turn, record.actor, data,
+        )  # fmt: skip
+        self.witness = (session, record.number, record.id)
+
+    def record(self, session: str, number: int) -> Record | None:
+        found = self.records(session, number, number + 1, 1)
+        return found[0] if found else None
+
+    def records(self, session: str, start: int, stop: int, limit: int) -> list[Record]:
+        return [_record(row) for row in self.run("records", session, start, stop, limit)]
+
+    def headers(self, session: str, start: int, stop: int) -> list[tuple[int, Header]]:
+        return [
+            (number, _header(role, tokens, opens, closes))
+            for number, role, tokens, opens, closes in self.run("headers", session, start, stop)
+        ]
+
+    def tokens_from(self, session: str, number: int) -> int:
+        return int(self.run("tokens_from", session, number)[0][0])
+
+    def last_number(self, session: str) -> int:
+        return int(self.run("last_number", session)[0][0])
+
+    # ------------------------------------------------------------------ what is derived from it
+
+    def session(self, session: str) -> SessionState | None:
+        rows = self.run("session", session)
+        return SessionState(*rows[0][:-1]) if rows else None
+
+    def put_session(self, state: SessionState) -> None:
+        values = _values(state)
+        self.run("put_session", *values, _seal(values))
+
+    def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]:
+        return [SessionState(*row[:-1]) for row in self.run("sessions", *(after or _LAST), limit)]
+
+    def segment(self, session: str, number: int) -> Segment | None:
+        rows = self.run("segment", session, number)
+        return _segment(rows[0]) if rows else None
+
+    def successor(self, session: str, base: int) -> Segment | None:
+        rows = self.run("successor", session, base)
+        return _segment(rows[0]) if rows else None
+
+    def segments(self, session: str) -> list[Segment]:
+        return [_segment(row) for row in self.run("segments", session)]
+
+    def add_segment(self, session: str, segment: Segment) -> None:
+        s = segment
+        try:
+            self.run(
+                "add_segment", session, s.number, s.base or 0, s.cut, s.source, s.at, s.compaction, s.summary,
+                encode(list(s.kept)), s.tokens_before, s.tokens_after,
+            )  # fmt: skip
+        except apsw.ConstraintError as error:
+            raise Taken(f"session {session!r}: segment {s.base} has a successor already") from error
+
+    def compaction(self, session: str, id: str) -> Compaction | None:
+        rows = self.run("compaction", session, id)
+        return _compaction(rows[0]) if rows else None
+
+    def put_compaction(self, compaction: Compaction) -> None:
+        c = compaction
+        rest = encode({name: value for name, value in asdict(c).items() if name not in _COLUMNS})
+        self.run("put_compaction", c.session, c.id, c.state, c.requested_at, rest)
+
+    def compactions(self, session: str | None, *, open_only: bool) -> list[Compaction]:
+        if session is not None:
+            found = [_compaction(row) for row in self.run("compactions", session)]
+            return [c for c in found if c.open or not open_only]
+        return [_compaction(row) for row in self.run("open_compactions" if open_only else "all_compactions")]
+
+    def key(self, session: str, key: str) -> KeyUse | None:
+        rows = self.run("key", session, key)
+        return KeyUse(*rows[0]) if rows else None
+
+    def put_key(self, session: str, key: str, use: KeyUse) -> None:
+        self.run("put_key", session, key, use.first, use.count, use.digest)
+
+    def add_input(self, session: str, number: int) -> None:
+        self.run("add_input", session, number)
+
+    def drop_input(self, session: str, number: int) -> None:
+        self.run("drop_input", session, number)
+
+    def next_input(self, session: str) -> int | None:
+        number: int | None = self.run("next_input", session)[0][0]
+        return number
+
+    # ------------------------------------------------------------------ checking one against the other
+
+    def looks_right(self, session: str) -> bool:
+        rows = self.run("session", session)
+        if not rows or _seal(rows[0][:-1]) != rows[0][-1]:
+            return False
+        state = SessionState(*rows[0][:-1])
+        if state.last != self.last_number(session):
+            return False
+        segments, compactions, inputs, newest = self.run("counts", session)[0]
+        return (segments, compactions, inputs, newest) == (
+            state.segments, state.compactions, state.pending, state.head,
+        )  # fmt: skip
+
+    def derived(self, session: str) -> Derived:
+        rows = self.run("session", session)
+        sealed = bool(rows) and _seal(rows[0][:-1]) == rows[0][-1]
+        return Derived(
+            state=SessionState(*rows[0][:-1]) if sealed else None,
+            segments={s.number: s for s in self.segments(session)},
+            compactions={c.id: c for c in self.compactions(session, open_only=False)},
+            keys={row[0]: KeyUse(*row[1:]) for row in self.run("keys", session)},
+            inputs={row[0] for row in self.run("inputs", session)},
+        )
+
+    def replace(self, session: str, derived: Derived) -> None:
+        for what in ("drop_session", "drop_segments", "drop_compactions", "drop_keys", "drop_inputs"):
+            self.run(what, session)
+        if derived.state is not None:
+            self.put_session(derived.state)
+        for segment in derived.segments.values():
+            self.add_segment(session, segment)
+        for compaction in derived.compactions.values():
+            self.put_compaction(compaction)
+        for key, use in derived.keys.items():
+            self.put_key(session, key, use)
+        for number in derived.inputs:
+            self.add_input(session, number)
+
+
+def _pack(ids: tuple[str, ...]) -> str | None:
+    return encode(list(ids)) if ids else None
+
+
+def _unpack(text: str | None) -> tuple[str, ...]:
+    return tuple(decode(text)) if text else ()
+
+
+def _header(role: str, tokens: int, opens: str | None, closes: str | None) -> Header:
+    return Header(role, tokens, _unpack(opens), _unpack(closes))
+
+
+def _record(row: Any) -> Record:
+    number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body = row
+    header = None if role is None else _header(role, tokens, opens, closes)
+    return Record(number, id, kind, at, decode(body), format, header, key, turn, actor)
+
+
+def _segment(row: Any) -> Segment:
+    number, base, cut, source, at, compaction, summary, kept, before, after = row
+    return Segment(number, base or None, cut, source, at, compaction, summary, tuple(decode(kept)), before, after)
+
+
+def _compaction(row: Any) -> Compaction:
+    session, id, state, requested_at, text = row
+    rest = decode(text)
+    holder = rest.pop("holder")
+    return Compaction(
+        id=id, session=session, state=state, requested_at=requested_at, **rest,
+        holder=None if holder is None else HolderId(**holder),
+    )  # fmt: skip
+
+
+_values = attrgetter(*(f.name for f in fields(SessionState)))
+
+
+def _seal(values: Any) -> int:
+    return zlib.crc32(repr(tuple(values)).encode())

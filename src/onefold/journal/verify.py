@@ -1,0 +1,127 @@
+"""Comparing what is derived with what the journal says, row by row and by identity, and mending it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from onefold.errors import StoreDamaged
+from onefold.journal import fold
+from onefold.journal.rows import DictRows
+from onefold.journal.seam import Backend, Derived, Transaction
+from onefold.messages import encode
+from onefold.model import HEALED, Finding, Ids, Record, Report
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_PAGE = 1000
+_SHOWN = 200
+
+
+def verify(
+    backend: Backend, ids: Ids, *, fix: bool = False, progress: Callable[[str, int], None] | None = None
+) -> Report:
+    """Examines the whole store; with `fix`, mends what the journal can mend, each session in one transaction."""
+    findings = [Finding(None, "store", found, expected, mended) for found, expected, mended in backend.examine(fix)]
+    sessions = records = 0
+    for session in backend.journaled():
+        seen, found = backend.read(partial(_audited, session))
+        if fix and found and not any(f.fatal for f in found):
+            found = backend.write(session, partial(_healed, session, ids))
+        sessions += 1
+        records += seen
+        findings += found
+        if progress is not None:
+            progress(session, records)
+    return Report(sessions, records, tuple(findings))
+
+
+def heal(tx: Transaction, session: str, ids: Ids) -> list[Finding]:
+    """Folds the journal anew, replaces the rows that disagree, and says so in the journal. All in one transaction."""
+    _, found, folded = audit(tx, session)
+    if any(f.fatal for f in found):
+        raise StoreDamaged(f"session {session!r}: {found[0].what}: {found[0].found}; restore it from a backup")
+    if not found or folded.state is None:
+        return []
+    mended = [replace(f, mended=True) for f in found]
+    body = {"findings": [{"what": f.what, "found": f.found, "expected": f.expected} for f in mended]}
+    record = Record(folded.state.last + 1, ids(), HEALED, tx.now, body)
+    folded.state = fold.apply(DictRows(folded), folded.state, record)
+    tx.replace(session, folded)
+    tx.add(session, record, encode(body))
+    return mended
+
+
+def audit(tx: Transaction, session: str) -> tuple[int, list[Finding], Derived]:
+    """How many records there are, what disagrees with them, and the rows as they should be."""
+    rows = DictRows()
+    state = None
+    number = 0
+    while page := tx.records(session, number + 1, number + 1 + _PAGE, _PAGE):
+        for record in page:
+            if record.number != number + 1:
+                return number, [_gap(session, number, record.number)], rows.derived
+            number = record.number
+            state = state or fold.newborn(session, record.at)
+            try:
+                state = fold.apply(rows, state, record)
+            except (KeyError, TypeError, AttributeError, StoreDamaged) as error:
+                return number, [_unreadable(session, record, error)], rows.derived
+        rows.undo.clear()
+    rows.derived.state = state
+    if number < (last := tx.last_number(session)):
+        return number, [_gap(session, number, last)], rows.derived
+    if state is None:
+        return (
+            0,
+            [Finding(session, "journal", "derived rows without a single record", "records", fatal=True)],
+            Derived(),
+        )
+    return number, _differences(session, tx.derived(session), rows.derived), rows.derived
+
+
+def _audited(session: str, tx: Transaction) -> tuple[int, list[Finding]]:
+    seen, found, _ = audit(tx, session)
+    return seen, found
+
+
+def _healed(session: str, ids: Ids, tx: Transaction) -> list[Finding]:
+    return heal(tx, session, ids)
+
+
+def _differences(session: str, stands: Derived, should: Derived) -> list[Finding]:
+    found: list[Finding] = []
+    if stands.state != should.state:
+        found.append(Finding(session, "session", _brief(stands.state), _brief(should.state)))
+    found += _compare(session, "segment", stands.segments, should.segments)
+    found += _compare(session, "compaction", stands.compactions, should.compactions)
+    found += _compare(session, "key", stands.keys, should.keys)
+    waiting = dict.fromkeys(stands.inputs, "waiting")
+    found += _compare(session, "input", waiting, dict.fromkeys(should.inputs, "waiting"))
+    return found
+
+
+def _compare(session: str, what: str, stands: Mapping[K, V], should: Mapping[K, V]) -> list[Finding]:
+    ids = sorted(stands.keys() | should.keys(), key=str)
+    return [
+        Finding(session, f"{what} {id}", _brief(stands.get(id)), _brief(should.get(id)))
+        for id in ids
+        if stands.get(id) != should.get(id)
+    ]
+
+
+def _brief(value: object) -> str:
+    text = "missing" if value is None else str(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _gap(session: str, number: int, then: int) -> Finding:
+    return Finding(session, "journal", f"after record {number} comes {then}", f"record {number + 1}", fatal=True)
+
+
+def _unreadable(session: str, record: Record, error: Exception) -> Finding:
+    found = f"record {record.number} ({record.kind}) makes no sense: {error!r}"
+    return Finding(session, "journal", found, "a readable record", fatal=True)

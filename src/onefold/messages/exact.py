@@ -1,0 +1,79 @@
+"""JSON in which what goes in comes out equal, or is refused.
+
+orjson is fast and strict, but writes NaN as null and reads integers beyond 64 bits as floats, and refuses lone
+surrogates, which tool output does contain. Text it cannot carry goes through the standard library and gets one
+leading space, which JSON ignores and the reader takes as a sign to be careful.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+
+import orjson
+
+from onefold.errors import InvalidMessage
+from onefold.model import Json
+
+_CAREFUL = " "
+
+
+def encode(value: Json) -> str:
+    """The JSON text of a value, which `decode` turns back into an equal one."""
+    try:
+        text = orjson.dumps(value).decode()
+        same = orjson.loads(text) == value
+    except (orjson.JSONEncodeError, RecursionError):
+        text, same = _encode_carefully(value)
+    if not same:
+        where, why = next(_unfaithful(value, "message"), ("message", "it would not come back equal"))
+        raise InvalidMessage(f"{where}: {why}; nothing was written")
+    return text
+
+
+def decode(text: str) -> Json:
+    """The value of a JSON text that `encode` made."""
+    if text.startswith(_CAREFUL):
+        return json.loads(text)
+    return orjson.loads(text)
+
+
+def digest(previous: str, kind: str, format: str | None, body: Json) -> str:
+    """A running digest over the records of one keyed append. The order of an object's keys does not matter."""
+    try:
+        canonical = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        canonical = json.dumps(body, sort_keys=True).encode()
+    running = hashlib.sha256(previous.encode())
+    for part in (kind.encode(), (format or "").encode(), canonical):
+        running.update(len(part).to_bytes(8, "big"))
+        running.update(part)
+    return running.hexdigest()
+
+
+def _encode_carefully(value: Json) -> tuple[str, bool]:
+    try:
+        text = _CAREFUL + json.dumps(value, allow_nan=False, separators=(",", ":"))
+        return text, json.loads(text) == value
+    except RecursionError:
+        raise InvalidMessage("message: it is nested too deeply to be stored; nothing was written") from None
+    except (TypeError, ValueError):
+        return "", False
+
+
+def _unfaithful(value: Json, path: str) -> Iterator[tuple[str, str]]:
+    """Each place in a value that JSON cannot carry, and why."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield path, f"{value} is not JSON; send null or a string"
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                yield path, f"the key {key!r} is no string and would come back as one"
+            yield from _unfaithful(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _unfaithful(item, f"{path}[{i}]")
+    elif not isinstance(value, str | int | float | None):
+        yield path, f"a {type(value).__name__} is not JSON; send a dict, list, str, number, bool or None"

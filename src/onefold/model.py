@@ -1,0 +1,323 @@
+"""The plain data of onefold: what a journal holds and what is derived from it. No database, no rules."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Json: TypeAlias = Any
+"""JSON really is anything; what a message may be is for its codec to say."""
+
+Clock: TypeAlias = Callable[[], float]
+Ids: TypeAlias = Callable[[], str]
+
+State: TypeAlias = Literal["requested", "running", "committed", "failed", "cancelled", "superseded"]
+OPEN: frozenset[str] = frozenset({"requested", "running"})
+
+# Kinds of records. A kind that is not listed here is kept and passed on, and changes nothing derived.
+MESSAGE = "message"
+SEGMENT_OPENED = "segment.opened"
+REQUESTED = "compaction.requested"
+JOINED = "compaction.joined"
+STARTED = "compaction.started"
+COMMITTED = "compaction.committed"
+FAILED = "compaction.failed"
+CANCELLED = "compaction.cancelled"
+SUPERSEDED = "compaction.superseded"
+INPUT_QUEUED = "input.queued"
+INPUT_TAKEN = "input.taken"
+HEALED = "healed"
+
+MANUAL = "manual"
+"""The one trigger that means a person asked; every other one is automatic."""
+
+
+def system_clock() -> float:
+    """Seconds since 1970, to the microsecond, so that a time comes back from JSON unchanged."""
+    return round(time.time(), 6)
+
+
+def random_id() -> str:
+    """Eighty random bits from the system as 20 hex digits. Safe after fork(), unlike a seeded generator."""
+    return os.urandom(10).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the engine needs to know of a message without reading it."""
+
+    role: str
+    tokens: int
+    opens: tuple[str, ...] = ()
+    """Ids of the tool calls this message makes."""
+    closes: tuple[str, ...] = ()
+    """Ids of the tool calls this message is the result of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One numbered line of a session's journal. Written once, never changed."""
+
+    number: int
+    id: str
+    kind: str
+    at: float
+    body: Json
+    format: str | None = None
+    header: Header | None = None
+    key: str | None = None
+    turn: str | None = None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A record before it has a number. `data` is the body as the JSON text that will be stored."""
+
+    id: str
+    kind: str
+    body: Json
+    data: str
+    format: str | None = None
+    header: Header | None = None
+    key: str | None = None
+    turn: str | None = None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The journal from one boundary on, known by the number of the record that opened it."""
+
+    number: int
+    base: int | None
+    """The segment it replaces. No two segments of a session have the same one: that is what makes a fork
+    impossible to write down."""
+    cut: int
+    """The first record that stays verbatim."""
+    source: Literal["created", "compaction", "restored"]
+    at: float
+    compaction: str | None = None
+    summary: int | None = None
+    """The number of the record that holds the summary: its own, or an older one's after a restore."""
+    kept: tuple[int, ...] = ()
+    """Records before the cut that stay verbatim all the same."""
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """The act that closes one segment and opens the next."""
+
+    id: str
+    session: str
+    base: int
+    trigger: str
+    state: State
+    requested_at: float
+    attempts_allowed: int
+    instructions: str | None = None
+    requests: int = 1
+    attempts: int = 0
+    fence: int = 0
+    """The number of the newest `compaction.started`; 0 before the first claim."""
+    started_at: float | None = None
+    life: float = 0.0
+    holder: HolderId | None = None
+    not_before: float | None = None
+    retry_after: float = 0.0
+    cause: str | None = None
+    settled_at: float | None = None
+    segment: int | None = None
+    """The segment it opened, once it is committed."""
+
+    @property
+    def open(self) -> bool:
+        return self.state in OPEN
+
+    def waits(self, now: float) -> bool:
+        """Whether it may not be claimed yet. A wait longer than it was set for means that the clock jumped."""
+        return self.not_before is not None and now < self.not_before <= now + self.retry_after
+
+    def alive(self, now: float) -> bool:
+        """Whether the newest attempt is within its longest life, which no renewal stretches."""
+        return self.started_at is not None and self.started_at <= now < self.started_at + self.life
+
+
+@dataclass(frozen=True, slots=True)
+class HolderId:
+    """Who works on a compaction, as its `compaction.started` record says it."""
+
+    host: str
+    pid: int
+    thread: str
+    agent: str | None
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who works on a compaction now, since when, and until when at the latest without renewal."""
+
+    host: str
+    pid: int
+    thread: str
+    agent: str | None
+    nonce: str
+    since: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Until when the newest claim is left alone. It saves money; nothing is unsafe without it."""
+
+    compaction: str
+    fence: int
+    until: float
+    length: float
+
+    def in_force(self, now: float) -> bool:
+        """A lease with more time left than its own length is over: the clock jumped."""
+        return now < self.until <= now + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to work on a compaction: valid for the process that made it, worth nothing once it moved."""
+
+    session: str
+    compaction: str
+    fence: int
+    base: int
+    attempt: int
+    attempts_allowed: int
+    lease: float
+    life: float
+    until: float
+    pid: int
+
+    @property
+    def upto(self) -> int:
+        """The last record this attempt may summarise: the one before its own `compaction.started`."""
+        return self.fence - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The answer to a claim that was not granted: why, and when it is worth asking again."""
+
+    reason: Literal["nothing open", "held", "waiting"]
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """What is known of a session without reading its journal: all of it can be folded from the records."""
+
+    id: str
+    created_at: float
+    touched_at: float
+    last: int
+    """The number of its newest record."""
+    head: int
+    cut: int
+    messages: int
+    tokens: int
+    """An estimate of the context's size: summary, kept records, and messages from the cut on."""
+    segments: int
+    compactions: int
+    committed: int
+    open: str | None
+    pending: int
+    """Inputs that wait for a turn."""
+    failures: int
+    """Automatic compactions of the head segment that failed in a row."""
+    failed_tokens: int
+    """The context's size when the last of them failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUse:
+    """What an idempotency key was used for."""
+
+    first: int
+    count: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """The answer to a request."""
+
+    compaction: Compaction | None
+    """The one that was opened or joined; or the settled one that moved the head away from the base."""
+    outcome: Literal["opened", "joined", "moved on", "held back"]
+    head: int
+    cause: str | None = None
+    retry_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where an append stands in the journal, and whether it stood there before."""
+
+    numbers: tuple[int, ...]
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a summarizer made."""
+
+    text: str
+    cut_off: bool = False
+    """The model stopped for lack of room: such a summary is refused."""
+    by: str | None = None
+    """The model or the method."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactResult:
+    """How a call of `compact` ended. It never hides that nothing changed."""
+
+    id: str | None
+    state: str
+    changed: bool
+    """The session's context is another one than the caller had measured."""
+    joined: bool
+    """The compaction was asked for, or done, by somebody else."""
+    applied: bool
+    """The summary that moved the boundary is this caller's own."""
+    cause: str | None
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One place where a store is not what its journal says, in words."""
+
+    session: str | None
+    what: str
+    found: str
+    expected: str
+    mended: bool = False
+    fatal: bool = False
+    """The journal itself is damaged: no fold can mend it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `verify` saw."""
+
+    sessions: int
+    records: int
+    findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def healthy(self) -> bool:
+        return not self.findings
