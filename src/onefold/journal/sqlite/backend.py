@@ -6,6 +6,7 @@ WAL, synchronous=FULL, BEGIN IMMEDIATE: durable when `write` returns, visible to
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import weakref
@@ -28,6 +29,7 @@ from onefold.journal.sqlite.watch import Watch
 from onefold.model import Clock, Ids, random_id, system_clock
 
 T = TypeVar("T")
+log = logging.getLogger("onefold")
 Connect = Callable[[str], apsw.Connection]
 Done = tuple[Ticket, Any, SqliteTransaction]
 
@@ -35,6 +37,7 @@ BUSY = 30_000
 IDLE_READERS = 8
 CHECKPOINT_PAGES = 1000
 RESTART_PAGES = 8000
+CHECKPOINT_PATIENCE = 200
 
 _ours: weakref.WeakSet[SqliteBackend] = weakref.WeakSet()
 _inherited: list[Any] = []
@@ -69,7 +72,7 @@ class SqliteBackend:
         try:
             with self._translated():
                 writer = self._writer_connection()
-                if new:
+                if new or not schema.version(writer):
                     schema.begin(writer)
                 schema.migrate(writer, self._path, ids)
                 self.incarnation: str = self._meta(writer, "incarnation")
@@ -85,7 +88,8 @@ class SqliteBackend:
         self._log_pages = 0
         self._readers: list[apsw.Connection] = []
         self._readers_lock = threading.Lock()
-        self._line = Line(self._run_batch)
+        self._line = Line(self._run_batch, self._bound_log)
+        self._writing = threading.Lock()
         self._gate = Gate(f"{self._path}-gate")
         self._watch = Watch(self._open_connection)
 
@@ -118,7 +122,8 @@ class SqliteBackend:
         found: str | None = ""
         while found is not None:
             with self._translated(), self._reader() as connection:
-                found = connection.execute(queries()["journaled"], (found,)).fetchall()[0][0]
+                row: Any = connection.execute(queries()["journaled"], (found,)).fetchall()[0]
+            found = row[0]
             if found is not None:
                 yield found
 
@@ -147,66 +152,75 @@ class SqliteBackend:
         self._closed = True
         self._watch.close()
         self._gate.close()
-        for connection in (*self._readers, *([self._writer] if self._writer else [])):
-            connection.close()
-        self._readers, self._writer = [], None
+        with self._writing, self._readers_lock:
+            for connection in (*self._readers, *([self._writer] if self._writer else [])):
+                connection.close()
+            self._readers, self._writer = [], None
 
     # ------------------------------------------------------------------ writing
 
     def _run_batch(self, batch: list[Ticket]) -> None:
         """One commit for all of a batch. Settles every ticket, unless this thread is interrupted."""
-        entered = self._gate.enter()
-        try:
-            self._commit_together(batch)
-        finally:
-            if entered:
-                self._gate.leave()
+        with self._writing:
+            entered = self._gate.enter()
+            try:
+                self._commit_together(batch)
+            finally:
+                if entered:
+                    self._gate.leave()
         self._watch.changed()
-        if (writer := self._writer) is not None:
-            self._bound_log(writer)
 
     def _commit_together(self, batch: list[Ticket]) -> None:
         try:
+            self._check_open()
+            self._roll_back()  # what a thread that was interrupted may have left
             connection = self._writer_connection()
             connection.execute("begin immediate")
             self._check_writer(connection)
         except (apsw.Error, OnefoldError) as error:
             self._roll_back()
-            for ticket in batch:
-                ticket.settle(error=self._translate(error))
+            self._refuse(batch, error)
             return
         done: list[Done] = []
+        refused: list[tuple[Ticket, BaseException]] = []
         committing = False
         try:
-            refused = self._run_each(connection, batch, done)
-            if connection.in_transaction:
-                committing = True
+            self._run_each(connection, batch, done, refused)
+            committing = connection.in_transaction
+            if committing:
                 connection.execute("commit" if done else "rollback")
         except apsw.Error as error:
-            self._settle_unclear(error, done)
-            return
+            if committing:
+                self._settle_unclear(error, done)
+                done = []
+            else:
+                refused = [(ticket, self._translate(error)) for ticket in batch]
         except BaseException:
             # This thread was interrupted. What was committed is answered; the rest goes back in line.
-            if committing and not connection.in_transaction:
-                for ticket, result, _ in done:
-                    ticket.settle(result)
+            self._answer(done if committing and not connection.in_transaction else [], [])
             self._roll_back()
             raise
-        if not committing and len(batch) > 1:
-            # A full disk, or the like, took the whole batch back: each one alone, so that none fails another.
-            for ticket in batch:
-                self._commit_together([ticket])
+        if committing or len(batch) == 1:
+            self._answer(done if committing else [], refused)
             return
-        for ticket, reason in refused:
-            ticket.settle(error=reason)
+        # A full disk, or the like, took the whole batch back: each one alone, so that none fails another.
+        for ticket in batch:
+            self._commit_together([ticket])
+
+    def _answer(self, done: list[Done], refused: list[tuple[Ticket, BaseException]]) -> None:
         for ticket, result, _ in done:
             ticket.settle(result)
+        for ticket, reason in refused:
+            ticket.settle(error=reason)
 
     def _run_each(
-        self, connection: apsw.Connection, batch: list[Ticket], done: list[Done]
-    ) -> list[tuple[Ticket, BaseException]]:
+        self,
+        connection: apsw.Connection,
+        batch: list[Ticket],
+        done: list[Done],
+        refused: list[tuple[Ticket, BaseException]],
+    ) -> None:
         """Runs the operations of a batch one after another; those that are refused leave nothing behind."""
-        refused: list[tuple[Ticket, BaseException]] = []
         for ticket in batch:
             tx = SqliteTransaction(connection, self._clock())
             try:
@@ -214,8 +228,11 @@ class SqliteBackend:
             except Exception as error:
                 refused.append((ticket, self._translate(error)))
                 if not connection.in_transaction:
-                    break
-        return refused
+                    return
+
+    def _refuse(self, batch: list[Ticket], error: BaseException) -> None:
+        for ticket in batch:
+            ticket.settle(error=self._translate(error))
 
     def _one(self, connection: apsw.Connection, ticket: Ticket, tx: SqliteTransaction, *, alone: bool) -> Any:
         """One operation of a batch, taken back alone if it fails."""
@@ -241,8 +258,7 @@ class SqliteBackend:
         """
         if isinstance(error, apsw.FullError | apsw.BusyError | apsw.ConstraintError):
             self._roll_back()
-            for ticket, _, _ in done:
-                ticket.settle(error=self._translate(error))
+            self._refuse([ticket for ticket, _, _ in done], error)
             return
         self._discard_writer()
         try:
@@ -285,15 +301,29 @@ class SqliteBackend:
                 f"program is version {schema.WRITER}. Update it: pip install -U onefold. Nothing was written"
             )
 
-    def _bound_log(self, connection: apsw.Connection) -> None:
-        """Checkpoints when the log is long; when readers kept it from starting over, waits for them once."""
+    def _bound_log(self) -> None:
+        """Checkpoints when the log is long, after everybody has their answer. If readers kept it from starting over
+        for a while, waits for them a little. A checkpoint that fails loses nothing: the log is kept and goes on."""
         pages = self._log_pages
         if pages < CHECKPOINT_PAGES:
             return
-        self._log_pages = 0
-        mode = apsw.SQLITE_CHECKPOINT_PASSIVE if pages < RESTART_PAGES else apsw.SQLITE_CHECKPOINT_RESTART
-        with contextlib.suppress(apsw.BusyError, apsw.LockedError):
-            connection.wal_checkpoint(mode=mode)
+        with self._writing:
+            self._log_pages = 0
+            if self._writer is None:
+                return
+            try:
+                if pages < RESTART_PAGES:
+                    self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                    return
+                self._writer.set_busy_timeout(CHECKPOINT_PATIENCE)
+                try:
+                    self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+                finally:
+                    self._writer.set_busy_timeout(BUSY)
+            except (apsw.BusyError, apsw.LockedError):
+                pass
+            except apsw.Error as error:
+                log.warning("store %s: the log could not be written out: %s", self.address, error)
 
     # ------------------------------------------------------------------ connections
 
@@ -329,16 +359,19 @@ class SqliteBackend:
         with self._readers_lock:
             connection = self._readers.pop() if self._readers else None
         connection = connection or self._open_connection()
+        sound = True
         try:
             yield connection
         except apsw.Error:
-            connection.close()
+            sound = False
             raise
-        with self._readers_lock:
-            if len(self._readers) < IDLE_READERS and not self._closed:
-                self._readers.append(connection)
-                return
-        connection.close()
+        finally:
+            with self._readers_lock:
+                keep = sound and len(self._readers) < IDLE_READERS and not self._closed
+                if keep:
+                    self._readers.append(connection)
+            if not keep:
+                connection.close()
 
     def _meta(self, connection: apsw.Connection, name: str) -> str:
         return str(connection.execute(queries()["meta"], (name,)).fetchall()[0][0])

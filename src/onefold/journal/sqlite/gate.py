@@ -66,8 +66,17 @@ class Gate:
             self._waiter = threading.Thread(target=self._stand_in_line, args=(fd,), name="onefold-gate", daemon=True)
             self._waiter.start()
         self._asked.release()
-        if self._granted.acquire(timeout=PATIENCE):
-            return True
+        try:
+            if self._granted.acquire(timeout=PATIENCE):
+                return True
+        except BaseException:
+            if self._give_up():
+                self.leave()
+            raise
+        return self._give_up()
+
+    def _give_up(self) -> bool:
+        """Stops waiting; True if the turn came at the last moment after all."""
         with self._lock:
             if self._granted.acquire(blocking=False):
                 return True

@@ -35,7 +35,7 @@ def migrate(connection: apsw.Connection, path: Path, ids: Ids, steps: tuple[tupl
     newest = steps[-1][0]
     if connection.pragma("journal_mode") != "wal":
         connection.pragma("journal_mode", "wal")
-    at = _version(connection)
+    at = version(connection)
     _check_readable(connection, at, newest, path)
     if at >= newest:
         return
@@ -45,7 +45,7 @@ def migrate(connection: apsw.Connection, path: Path, ids: Ids, steps: tuple[tupl
             backup(connection, kept, ids(), None)
     connection.execute("begin immediate")
     try:
-        at = _version(connection)
+        at = version(connection)
         _check_readable(connection, at, newest, path)
         for number, script, undo in steps:
             if number <= at:
@@ -124,7 +124,7 @@ def _sync(path: Path) -> None:
         os.close(fd)
 
 
-def _version(connection: apsw.Connection) -> int:
+def version(connection: apsw.Connection) -> int:
     return int(str(connection.pragma("user_version")))
 
 

@@ -44,8 +44,9 @@ class Ticket:
 class Line:
     """Those who wait, and the one who works for them."""
 
-    def __init__(self, run: Callable[[list[Ticket]], None]) -> None:
+    def __init__(self, run: Callable[[list[Ticket]], None], after: Callable[[], None]) -> None:
         self._run = run
+        self._after = after
         self._lock = threading.Lock()
         self._waiting: deque[Ticket] = deque()
         self._led = False
@@ -81,7 +82,10 @@ class Line:
             for ticket in batch:
                 if ticket.done:
                     ticket.wake.release()
-            self._hand_on()
+            try:
+                self._after()
+            finally:
+                self._hand_on()
 
     def _next_batch(self) -> list[Ticket]:
         """What goes into one commit: large work goes alone, so that it delays nobody else's answer."""

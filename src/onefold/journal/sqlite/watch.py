@@ -67,6 +67,10 @@ class Watch:
                         self._thread = None
                         return
                     self._cond.wait_for(lambda: self._closed, QUICK if quiet < QUICK_FOR else SLOW)
+        except BaseException:
+            with self._cond:
+                self._thread = None
+            raise
         finally:
             if connection is not None:
                 connection.close()
