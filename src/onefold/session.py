@@ -107,7 +107,7 @@ class Session:
             if state is None:
                 raise SessionNotFound(self.id)
             begins = boundary(tx, self.id, segment or state.head)
-            return begins, tx.records(self.id, begins.segment.cut, state.last + 1, state.last), state.last
+            return begins, tx.messages(self.id, begins.segment.cut, state.last + 1), state.last
 
         begins, tail, last = self._journal.backend.read(look)
         if segment is None:

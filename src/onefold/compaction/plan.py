@@ -42,9 +42,10 @@ def plan(
     if first:
         leading = _leading(messages)
     tail = min(policy.tail_tokens, int(total * policy.tail_share))
-    cuts = [c for c in legal_cuts(messages) if c > messages[0][0] and _leaves(messages, c, tail, policy.tail_messages)]
+    latest = _latest(messages, tail, policy.tail_messages)
+    cuts = [c for c in legal_cuts(messages) if messages[0][0] < c <= latest]
     asked = max((n for n, h in (*kept, *messages) if h.role == "user"), default=None)
-    enough = max(1, int(total * policy.shrink))
+    enough = max(1, int(total * policy.shrink * 2))  # room for a summary as large as what is saved
 
     for candidates, also in _choices(cuts, asked):
         if not candidates:
@@ -75,6 +76,11 @@ def _leading(messages: Sequence[Numbered]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _leaves(messages: Sequence[Numbered], cut: int, tokens: int, count: int) -> bool:
-    stays = [h.tokens for n, h in messages if n >= cut]
-    return len(stays) >= count and sum(stays) >= tokens
+def _latest(messages: Sequence[Numbered], tokens: int, count: int) -> int:
+    """The newest message at which a cut still leaves so many tokens and messages; 0 if there are fewer."""
+    left = 0
+    for stays, (number, header) in enumerate(reversed(messages), start=1):
+        left += header.tokens
+        if left >= tokens and stays >= count:
+            return number
+    return 0

@@ -71,7 +71,6 @@ class Attempt:
         self, journal: Journal, claim: Claim, summarizer: Summarizer, policy: Policy, follow_up: Draft | None
     ) -> None:
         self.claim = claim
-        self.applied = False
         self._journal = journal
         self._summarizer = summarizer
         self._policy = policy
@@ -91,9 +90,13 @@ class Attempt:
 
     def hand_back(self, why: str) -> None:
         """Gives the claim back at once, for the next one to take; whatever the summarizer still makes is dropped."""
-        if not self._over.is_set():
-            self._over.set()
+        if self._over.is_set():
+            return
+        self._over.set()
+        try:
             self._journal.fail(self.claim, why, 0.0)
+        except OnefoldError as error:
+            log.warning("session %r: the compaction could not be handed back: %s", self.claim.session, error)
 
     def _renew(self) -> None:
         ends = time.monotonic() + self.claim.life
@@ -143,12 +146,13 @@ class Attempt:
                 attempt=claim.attempt,
             ),
         )
-        wrong = complaint(made, previous=work.previous, replaces=removed, shrink=policy.shrink)
+        # The whole context has to shrink by that share, and only this part of it can.
+        share = min(1.0, policy.shrink * work.tokens / max(1, removed))
+        wrong = complaint(made, previous=work.previous, replaces=removed, shrink=share)
         if wrong is not None:
             self._fail(wrong, policy.retry_after(claim.attempt))
         elif not self._over.is_set():
             self._journal.commit(claim, made, planned.cut, kept=planned.kept, follow_up=self._follow_up)
-            self.applied = True
 
     def _fail(self, cause: str, retry_after: float | None) -> None:
         if self._over.is_set():
@@ -169,7 +173,7 @@ class Runner:
 
     def start(self, attempt: Attempt) -> Attempt:
         if self._pid != os.getpid():
-            self.__init__()  # type: ignore[misc]  # a forked child has none of its parent's attempts
+            self._attempts, self._pid = weakref.WeakSet(), os.getpid()  # a forked child has none of its parent's
         self._attempts.add(attempt)
         attempt.start()
         return attempt
@@ -212,7 +216,7 @@ def compact(
             state=current.state,
             changed=head != base,
             joined=asked.outcome == "joined",
-            applied=own is not None and own.applied,
+            applied=own is not None and current.state == "committed" and current.fence == own.claim.fence,
             cause=current.cause if current.state != "committed" else None,
             segment=head,
         )
@@ -224,22 +228,25 @@ def compact(
             return result(current)
         again = deadline
         if own is None or own.over():
-            got = journal.claim(session, whoami(agent), lease=policy.lease, life=policy.life)
-            if isinstance(got, Claim):
-                if got.compaction != id:
-                    journal.fail(got, "claimed for another caller", 0.0)
-                    continue
-                own = runner.start(Attempt(journal, got, summarizer, policy, follow_up))
+            held = journal.claimable(session, id)
+            if held is None:
+                got = journal.claim(session, whoami(agent), lease=policy.lease, life=policy.life, compaction=id)
+                if isinstance(got, Claim):
+                    own = runner.start(Attempt(journal, got, summarizer, policy, follow_up))
                 continue
-            again = _when(got, journal, deadline)
+            again = _when(held, journal, deadline)
         if time.monotonic() >= deadline:
             return result(current)
-        _wait(journal, version, min(again, deadline), own)
+        try:
+            _wait(journal, version, min(again, deadline), own)
+        except BaseException:
+            if own is not None:
+                own.hand_back("its caller was interrupted")
+            raise
 
 
 def gather(journal: Journal, claim: Claim) -> Work:
     """Reads what a claim may work with, in pages."""
-
     state = journal.state(claim.session)
     base = journal.backend.read(lambda tx: boundary(tx, claim.session, claim.base))
     messages = tuple(r for r in journal.read(claim.session, base.segment.cut, claim.upto + 1) if r.kind == MESSAGE)

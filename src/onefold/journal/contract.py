@@ -215,24 +215,32 @@ class Journal:
 
         return self.backend.write(session, work)
 
-    def claim(self, session: str, who: HolderId, *, lease: float = 60.0, life: float = 600.0) -> Claim | Held:
-        """Takes the open compaction to work on, unless somebody holds a lease in force."""
+    def claim(
+        self,
+        session: str,
+        who: HolderId,
+        *,
+        lease: float = 60.0,
+        life: float = 600.0,
+        compaction: str | None = None,
+    ) -> Claim | Held:
+        """Takes the open compaction to work on, unless somebody holds a lease in force.
+
+        With `compaction`, that one or none. A claim that is not granted writes nothing, but for a last attempt that
+        died: whoever meets it settles it.
+        """
 
         def work(tx: Transaction) -> Claim | Held:
             state = _known(tx, session)
             current = self._open(tx, state)
-            if current is None:
+            if current is None or compaction not in (None, current.id):
                 return Held("nothing open")
-            if current.waits(tx.now):
-                return Held("waiting", current.not_before)
-            held_until = self._held_until(tx, current)
-            if held_until is not None:
-                return Held("held", held_until)
-            if current.attempts >= current.attempts_allowed:
-                if not self._dead_last_attempt(tx, current):
-                    return Held("held", (current.started_at or tx.now) + current.life)
+            if self._dead_last_attempt(tx, current):
                 self._settle_dead(tx, state, current)
                 return Held("nothing open")
+            held = self._held(tx, current)
+            if held is not None:
+                return held
             body = {"compaction": current.id, "base": current.base, "life": life, "holder": asdict(who)}
             state = self._add(tx, state, self._draft(STARTED, body))
             tx.put_session(state)
@@ -260,6 +268,17 @@ class Journal:
             if isinstance(claimed, Claim):
                 return claimed
         return None
+
+    def claimable(self, session: str, compaction: str) -> Held | None:
+        """What a claim would be answered, without writing: None if it is worth trying."""
+
+        def work(tx: Transaction) -> Held | None:
+            current = self._open(tx, _known(tx, session))
+            if current is None or current.id != compaction:
+                return Held("nothing open")
+            return None if self._dead_last_attempt(tx, current) else self._held(tx, current)
+
+        return self.backend.read(work)
 
     def renew(self, claim: Claim) -> float | None:
         """Extends the lease, up to the attempt's longest life. None: it is no longer this claim's."""
@@ -502,6 +521,17 @@ class Journal:
             return True
         lease = self._lease(tx, current)
         return lease is not None and not lease.in_force(tx.now)
+
+    def _held(self, tx: Transaction, current: Compaction) -> Held | None:
+        """Why an open compaction cannot be claimed now; None if it can."""
+        if current.waits(tx.now):
+            return Held("waiting", current.not_before)
+        until = self._held_until(tx, current)
+        if until is not None:
+            return Held("held", until)
+        if current.attempts >= current.attempts_allowed:
+            return Held("held", (current.started_at or tx.now) + current.life)
+        return None
 
     def _settle_dead(self, tx: Transaction, state: SessionState, current: Compaction) -> SessionState:
         cause = f"attempt {current.attempts} of {current.attempts_allowed} ended without a word: {current.holder}"

@@ -88,6 +88,9 @@ class MemoryTransaction:
         page = self._shelf(session).records[start - 1 : max(min(stop - 1, start - 1 + limit), 0)]
         return [_fresh(record, data) for record, data in page]
 
+    def messages(self, session: str, start: int, stop: int) -> list[Record]:
+        return [r for r in self.records(session, start, stop, stop) if r.kind == MESSAGE]
+
     def headers(self, session: str, start: int, stop: int) -> list[tuple[int, Header]]:
         page = self._shelf(session).records[max(start - 1, 0) : max(stop - 1, 0)]
         return [(r.number, r.header) for r, _ in page if r.kind == MESSAGE and r.header is not None]

@@ -18,6 +18,7 @@ class DictRows:
     def __init__(self, derived: Derived | None = None) -> None:
         self.derived = derived or Derived()
         self.undo: list[Callable[[], None]] = []
+        self._by_base = {s.base: s for s in self.derived.segments.values()}
 
     def put_session(self, state: SessionState) -> None:
         before = self.derived.state
@@ -29,12 +30,13 @@ class DictRows:
         self.derived.state = state
 
     def add_segment(self, session: str, segment: Segment) -> None:
-        if self.successor(segment.base) is not None:
+        if segment.base in self._by_base:
             raise Taken(f"session {session!r}: segment {segment.base} has a successor already")
+        self._put(self._by_base, segment.base, segment)
         self._put(self.derived.segments, segment.number, segment)
 
     def successor(self, base: int | None) -> Segment | None:
-        return next((s for s in self.derived.segments.values() if s.base == base), None)
+        return self._by_base.get(base)
 
     def compaction(self, session: str, id: str) -> Compaction | None:
         return self.derived.compactions.get(id)

@@ -17,6 +17,10 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 select number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body
 from records where session = ? and number >= ? and number < ? order by number limit ?;
 
+-- messages: those in a range, whole.
+select number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body
+from records where session = ? and number >= ? and number < ? and kind = 'message' order by number;
+
 -- headers: what the planner needs to know of the messages in a range.
 select number, role, tokens, opens, closes
 from records where session = ? and number >= ? and number < ? and kind = 'message' order by number;

@@ -71,6 +71,9 @@ class SqliteTransaction:
     def records(self, session: str, start: int, stop: int, limit: int) -> list[Record]:
         return [_record(row) for row in self.run("records", session, start, stop, limit)]
 
+    def messages(self, session: str, start: int, stop: int) -> list[Record]:
+        return [_record(row) for row in self.run("messages", session, start, stop)]
+
     def headers(self, session: str, start: int, stop: int) -> list[tuple[int, Header]]:
         return [
             (number, _header(role, tokens, opens, closes))
