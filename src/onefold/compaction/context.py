@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onefold.compaction.groups import group
+from onefold.compaction.groups import LEADING, group
 from onefold.errors import OnefoldError
 from onefold.journal.seam import Transaction
 from onefold.messages.codecs import estimate
-from onefold.model import MESSAGE, Json, Record, Segment
+from onefold.model import Json, Record, Segment
 
 _OPENING = (
     "[Summary of the earlier conversation, for reference. It reports what was said and done before this point; "
@@ -56,16 +56,13 @@ def boundary(tx: Transaction, session: str, number: int) -> Boundary:
 
 def render(begins: Boundary, tail: Sequence[Record], last: int) -> Context:
     """System prompt, summary, messages kept by name, then everything from the cut on, each group together."""
-    said = [r for r in tail if r.kind == MESSAGE]
-    order, orphans = _order(said)
+    order, orphans = _order(tail)
     segment, summary, kept = begins.segment, begins.summary, begins.kept
-    leading = [r for r in kept if r.header and r.header.role in ("system", "developer")]
-    others = [r for r in kept if r not in leading]
-    parts: list[tuple[int, Json, int]] = [_part(r) for r in leading]
+    parts: list[tuple[int, Json, int]] = [_part(r) for r in kept if _leads(r)]
     if summary is not None:
         text = f"{_OPENING}\n\n{summary}\n\n{_CLOSING}"
         parts.append((segment.number, {"role": "user", "content": text}, estimate(text)))
-    parts += [_part(r) for r in others]
+    parts += [_part(r) for r in kept if not _leads(r)]
     parts += [_part(r) for r in order]
     return Context(
         messages=[body for _, body, _ in parts],
@@ -76,6 +73,10 @@ def render(begins: Boundary, tail: Sequence[Record], last: int) -> Context:
         left_out=tuple(sorted(orphans)),
         last=last,
     )
+
+
+def _leads(record: Record) -> bool:
+    return record.header is not None and record.header.role in LEADING
 
 
 def _part(record: Record) -> tuple[int, Json, int]:

@@ -9,6 +9,9 @@ from onefold.model import Header
 
 Numbered = tuple[int, Header]
 
+LEADING = frozenset({"system", "developer"})
+"""Roles of a system prompt, which stands first in every context."""
+
 
 @dataclass(slots=True)
 class Group:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onefold.compaction.groups import Numbered, legal_cuts
+from onefold.compaction.groups import LEADING, Numbered, legal_cuts
 from onefold.compaction.policy import Policy
-
-_LEADING = frozenset({"system", "developer"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ def plan(
     """
     if not messages:
         return NoCut("there is nothing to compact since the last time")
-    leading = tuple(n for n, h in kept if h.role in _LEADING)
+    leading = tuple(n for n, h in kept if h.role in LEADING)
     if first:
         leading = _leading(messages)
     tail = min(policy.tail_tokens, int(total * policy.tail_share))
@@ -70,7 +68,7 @@ def _leading(messages: Sequence[Numbered]) -> tuple[int, ...]:
     """The system prompt, if the agent keeps it in the journal: it stands in every context."""
     found = []
     for number, header in messages:
-        if header.role not in _LEADING:
+        if header.role not in LEADING:
             break
         found.append(number)
     return tuple(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -59,6 +58,8 @@ def call(summarizer: Summarizer, material: Material) -> Summary:
     """Calls a summarizer of either colour from a thread of its own, and takes its answer in either shape."""
     made = summarizer(material)
     if not isinstance(made, str | Summary):
+        import asyncio  # 60 ms that a caller without coroutines need not pay
+
         made = asyncio.run(_awaited(made))
     if isinstance(made, str):
         return Summary(made)

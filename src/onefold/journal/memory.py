@@ -14,7 +14,6 @@ from onefold.model import (
     MESSAGE,
     Clock,
     Compaction,
-    Header,
     KeyUse,
     Lease,
     Record,
@@ -91,12 +90,9 @@ class MemoryTransaction:
     def messages(self, session: str, start: int, stop: int) -> list[Record]:
         return [r for r in self.records(session, start, stop, stop) if r.kind == MESSAGE]
 
-    def headers(self, session: str, start: int, stop: int) -> list[tuple[int, Header]]:
-        page = self._shelf(session).records[max(start - 1, 0) : max(stop - 1, 0)]
-        return [(r.number, r.header) for r, _ in page if r.kind == MESSAGE and r.header is not None]
-
     def tokens_from(self, session: str, number: int) -> int:
-        return sum(h.tokens for _, h in self.headers(session, number, self.last_number(session) + 1))
+        tail = self._shelf(session).records[max(number - 1, 0) :]
+        return sum(r.header.tokens for r, _ in tail if r.kind == MESSAGE and r.header is not None)
 
     def last_number(self, session: str) -> int:
         return len(self._shelf(session).records)

@@ -21,10 +21,6 @@ from records where session = ? and number >= ? and number < ? order by number li
 select number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body
 from records where session = ? and number >= ? and number < ? and kind = 'message' order by number;
 
--- headers: what the planner needs to know of the messages in a range.
-select number, role, tokens, opens, closes
-from records where session = ? and number >= ? and number < ? and kind = 'message' order by number;
-
 -- tokens_from: the size of all messages from a number on.
 select coalesce(sum(tokens), 0) from records where session = ? and number >= ? and kind = 'message';
 

@@ -74,12 +74,6 @@ class SqliteTransaction:
     def messages(self, session: str, start: int, stop: int) -> list[Record]:
         return [_record(row) for row in self.run("messages", session, start, stop)]
 
-    def headers(self, session: str, start: int, stop: int) -> list[tuple[int, Header]]:
-        return [
-            (number, _header(role, tokens, opens, closes))
-            for number, role, tokens, opens, closes in self.run("headers", session, start, stop)
-        ]
-
     def tokens_from(self, session: str, number: int) -> int:
         return int(self.run("tokens_from", session, number)[0][0])
 
