@@ -87,12 +87,15 @@ def _order(messages: Sequence[Record]) -> tuple[list[Record], frozenset[int]]:
     """Messages in order, but results right after their call; what came in between follows them."""
     grouped = group((r.number, r.header) for r in messages if r.header is not None)
     by_number = {r.number: r for r in messages}
-    follows = {g.first: g.members[1:] for g in grouped.groups}
-    placed = {n for members in follows.values() for n in members}
+    owner = {n: g.first for g in grouped.groups for n in g.members[1:]}  # of two calls it answers, the later one
+    follows: dict[int, list[int]] = {}
+    for number in sorted(owner):
+        follows.setdefault(owner[number], []).append(number)
     order: list[Record] = []
     for record in messages:
-        if record.number in placed or record.number in grouped.orphans:
-            continue
-        order.append(record)
-        order += [by_number[n] for n in follows.get(record.number, ())]
+        following = [] if record.number in owner or record.number in grouped.orphans else [record.number]
+        while following:
+            number = following.pop(0)
+            order.append(by_number[number])
+            following[:0] = follows.get(number, ())
     return order, grouped.orphans

@@ -227,7 +227,8 @@ def compact(
         if not current.open:
             return result(current)
         again = deadline
-        if own is None or own.over():
+        working = None if own is None or own.over() else own
+        if working is None:
             held = journal.claimable(session, id)
             if held is None:
                 got = journal.claim(session, whoami(agent), lease=policy.lease, life=policy.life, compaction=id)
@@ -238,7 +239,7 @@ def compact(
         if time.monotonic() >= deadline:
             return result(current)
         try:
-            _wait(journal, version, min(again, deadline), own)
+            _wait(journal, version, min(again, deadline), working)
         except BaseException:
             if own is not None:
                 own.hand_back("its caller was interrupted")

@@ -41,12 +41,12 @@ def extract(material: Material) -> Summary:
     if material.previous:
         lines += ["Earlier:", _shorten(material.previous.replace("Earlier:\n", ""), room // 3), "Then:"]
     said = [(r, " ".join(material.text(r).split())) for r in material.records]
-    left = room - sum(len(line.encode()) + 1 for line in lines)
+    left = room - sum(_size(line) + 1 for line in lines)
     width = max(24, left // max(1, len(said)) - 16)
     for record, text in said:
         role = record.header.role if record.header else "other"
         line = f"- {role} (#{record.number}): {_shorten(text, width)}"
-        left -= len(line.encode()) + 1
+        left -= _size(line) + 1
         if left < 0:
             lines.append(f"- … up to #{material.records[-1].number}")
             break
@@ -57,7 +57,7 @@ def extract(material: Material) -> Summary:
 def call(summarizer: Summarizer, material: Material) -> Summary:
     """Calls a summarizer of either colour from a thread of its own, and takes its answer in either shape."""
     made = summarizer(material)
-    if not isinstance(made, str | Summary):
+    if isinstance(made, Awaitable):
         import asyncio  # 60 ms that a caller without coroutines need not pay
 
         made = asyncio.run(_awaited(made))
@@ -75,6 +75,10 @@ def budget(removed: int, wanted: int) -> int:
 
 async def _awaited(made: Awaitable[Made]) -> Made:
     return await made
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _shorten(text: str, size: int) -> str:

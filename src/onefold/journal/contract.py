@@ -61,6 +61,7 @@ from onefold.model import (
     HolderId,
     Ids,
     Json,
+    KeyUse,
     Lease,
     Record,
     Requested,
@@ -118,10 +119,7 @@ class Journal:
                 for d in drafts:
                     running = digest(running, d.kind, d.format, d.body)
                 if running != use.digest:
-                    raise KeyConflict(
-                        f"session {session!r}: the key {key!r} was used for other content at record {use.first}; "
-                        "nothing was written. Use a new key for new content"
-                    )
+                    raise _conflict(session, key, use)
                 return Appended(tuple(range(use.first, use.first + use.count)), duplicate=True)
             first = state.last + 1
             for d in drafts:
@@ -184,8 +182,10 @@ class Journal:
                 return self._moved_on(tx, state, base)
             if key is not None and (use := tx.key(session, key)) is not None:
                 said = tx.record(session, use.first)
-                known = tx.compaction(session, said.body["compaction"]) if said else None
-                return Requested(known, "opened" if said and said.kind == REQUESTED else "joined", state.head)
+                if said is None or said.kind not in (REQUESTED, JOINED):
+                    raise _conflict(session, key, use)
+                known = tx.compaction(session, said.body["compaction"])
+                return Requested(known, "opened" if said.kind == REQUESTED else "joined", state.head)
             current = self._open(tx, state)
             if current is not None and self._dead_last_attempt(tx, current):
                 state = self._settle_dead(tx, state, current)
@@ -334,6 +334,9 @@ class Journal:
                 raise _refused(
                     CommitRefused, claim, f"its cut {cut} lies outside {base.cut + 1}…{claim.fence}, what it claimed"
                 )
+            by_name = [tx.record(claim.session, n) for n in sorted({*kept})]
+            if len(by_name) < len(kept) or any(r is None or r.kind != MESSAGE or r.number >= cut for r in by_name):
+                raise _refused(CommitRefused, claim, f"not all it keeps, {list(kept)}, are messages before its cut")
             after = estimate(made.text) + _tokens_of(tx, claim.session, kept) + tx.tokens_from(claim.session, cut)
             body = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2}
             moved: dict[str, Json] = {
@@ -408,7 +411,9 @@ class Journal:
                 raise Moved(
                     f"session {session!r} is at segment {state.head}, not {expect_head}: look at it again, then decide"
                 )
-            older = _segment(tx, session, segment)
+            older = tx.segment(session, segment)
+            if older is None:
+                raise OnefoldError(f"session {session!r} has no segment {segment}; `onefold show {session}` lists them")
             said = tx.record(session, older.summary) if older.summary is not None else None
             after = tx.tokens_from(session, older.cut) + _tokens_of(tx, session, older.kept)
             moved: dict[str, Json] = {
@@ -642,6 +647,13 @@ def _own(claim: Claim) -> None:
         raise OnefoldError(
             f"this claim on session {claim.session!r} belongs to process {claim.pid}: a forked child makes its own"
         )
+
+
+def _conflict(session: str, key: str, use: KeyUse) -> KeyConflict:
+    return KeyConflict(
+        f"session {session!r}: the key {key!r} was used for other content at record {use.first}; "
+        "nothing was written. Use a new key for new content"
+    )
 
 
 def _refused(kind: type[CommitRefused], claim: Claim, why: str) -> CommitRefused:

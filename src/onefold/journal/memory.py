@@ -168,9 +168,11 @@ class MemoryBackend:
         self._leases = MemoryLeases()
         self._changed = threading.Condition(threading.RLock())
         self._version = 0
+        self._closed = False
 
     def write(self, session: str, work: Callable[[Transaction], T], *, size: int = 0) -> T:
         with self._changed:
+            self._check_open()
             tx = MemoryTransaction(self._shelves, self._leases, self._clock())
             try:
                 result = work(tx)
@@ -184,6 +186,7 @@ class MemoryBackend:
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         with self._changed:
+            self._check_open()
             return work(MemoryTransaction(self._shelves, self._leases, self._clock()))
 
     def version(self) -> int:
@@ -191,9 +194,11 @@ class MemoryBackend:
 
     def wait(self, version: int, timeout: float) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._version != version, timeout)
+            self._changed.wait_for(lambda: self._version != version or self._closed, timeout)
+            self._check_open()
 
     def journaled(self) -> Iterator[str]:
+        self._check_open()
         return iter(list(self._shelves))
 
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
@@ -204,8 +209,12 @@ class MemoryBackend:
 
     def close(self) -> None:
         with self._changed:
-            self._version += 1
+            self._closed = True
             self._changed.notify_all()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("this store in memory is closed, and what was in it is gone")
 
 
 def _fresh(record: Record, data: str) -> Record:

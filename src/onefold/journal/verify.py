@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from onefold.errors import StoreDamaged
+from onefold.errors import StoreDamaged, StoreError
 from onefold.journal import fold
 from onefold.journal.rows import DictRows
 from onefold.journal.seam import Backend, Derived, Transaction
@@ -27,15 +27,20 @@ def verify(
     """Examines the whole store; with `fix`, mends what the journal can mend, each session in one transaction."""
     findings = [Finding(None, "store", found, expected, mended) for found, expected, mended in backend.examine(fix)]
     sessions = records = 0
-    for session in backend.journaled():
-        seen, found = backend.read(partial(_audited, session))
-        if fix and found and not any(f.fatal for f in found):
-            found = backend.write(session, partial(_healed, session, ids))
-        sessions += 1
-        records += seen
-        findings += found
-        if progress is not None:
-            progress(session, records)
+    try:
+        for session in backend.journaled():
+            seen, found = backend.read(partial(_audited, session))
+            if fix and found and not any(f.fatal for f in found):
+                found = backend.write(session, partial(_healed, session, ids))
+            sessions += 1
+            records += seen
+            findings += found
+            if progress is not None:
+                progress(session, records)
+    except StoreError:
+        # Where the file itself is damaged, or a table is gone, it cannot be read further: what was found says why.
+        if not any(f.session is None and not f.mended for f in findings):
+            raise
     return Report(sessions, records, tuple(findings))
 
 
@@ -60,7 +65,9 @@ def audit(tx: Transaction, session: str) -> tuple[int, list[Finding], Derived]:
     rows = DictRows()
     state = None
     number = 0
-    while page := tx.records(session, number + 1, number + 1 + _PAGE, _PAGE):
+    while page := _page(tx, session, number + 1):
+        if isinstance(page, Finding):
+            return number, [page], rows.derived
         for record in page:
             if record.number != number + 1:
                 return number, [_gap(session, number, record.number)], rows.derived
@@ -81,6 +88,13 @@ def audit(tx: Transaction, session: str) -> tuple[int, list[Finding], Derived]:
             Derived(),
         )
     return number, _differences(session, tx.derived(session), rows.derived), rows.derived
+
+
+def _page(tx: Transaction, session: str, start: int) -> list[Record] | Finding:
+    try:
+        return tx.records(session, start, start + _PAGE, _PAGE)
+    except StoreDamaged as error:
+        return Finding(session, "journal", str(error), "a readable record", fatal=True)
 
 
 def _audited(session: str, tx: Transaction) -> tuple[int, list[Finding]]:

@@ -39,6 +39,9 @@ CHECKPOINT_PAGES = 1000
 RESTART_PAGES = 8000
 CHECKPOINT_PATIENCE = 200
 
+_NOTHING_WRITTEN = (apsw.FullError, apsw.BusyError, apsw.ConstraintError)
+"""Errors of a COMMIT after which SQLite has taken the transaction back, for sure."""
+
 _ours: weakref.WeakSet[SqliteBackend] = weakref.WeakSet()
 _inherited: list[Any] = []
 """Connections of a parent process. Never used and never closed here: closing could end the parent's log."""
@@ -189,19 +192,22 @@ class SqliteBackend:
             committing = connection.in_transaction
             if committing:
                 connection.execute("commit" if done else "rollback")
+                self._answer(done, refused)
+                return
         except apsw.Error as error:
-            if committing:
+            if committing and not isinstance(error, _NOTHING_WRITTEN):
                 self._settle_unclear(error, done)
-                done = []
-            else:
-                refused = [(ticket, self._translate(error)) for ticket in batch]
+                self._answer([], refused)
+                return
+            self._roll_back()
+            refused = [(ticket, self._translate(error)) for ticket in batch]
         except BaseException:
             # This thread was interrupted. What was committed is answered; the rest goes back in line.
             self._answer(done if committing and not connection.in_transaction else [], [])
             self._roll_back()
             raise
-        if committing or len(batch) == 1:
-            self._answer(done if committing else [], refused)
+        if len(batch) == 1:
+            self._answer([], refused)
             return
         # A full disk, or the like, took the whole batch back: each one alone, so that none fails another.
         for ticket in batch:
@@ -242,40 +248,45 @@ class SqliteBackend:
         try:
             result = ticket.work(tx)
         except BaseException:
-            if connection.in_transaction:
-                connection.execute("rollback to operation")
-                connection.execute("release operation")
+            self._take_back(connection)
             raise
         connection.execute("release operation")
         return result
 
+    def _take_back(self, connection: apsw.Connection) -> None:
+        """Back to before one operation; where that fails, back to before the whole batch, never halfway."""
+        if not connection.in_transaction:
+            return
+        try:
+            connection.execute("rollback to operation")
+            connection.execute("release operation")
+        except apsw.Error:
+            self._roll_back()
+
     def _settle_unclear(self, error: apsw.Error, done: list[Done]) -> None:
-        """A commit that failed. Unless SQLite says why nothing was written, only reading back can tell.
+        """A commit that failed, and only reading back can tell how far it came.
 
         The connection is not trusted again. A new one takes the write lock and looks for what the batch added. Where
         it is there, a checkpoint writes those pages anew, because a failed fsync may have lost them from the log;
         where it is not, one small write overwrites whatever is left of it in the log. Only after that is either sure.
         """
-        if isinstance(error, apsw.FullError | apsw.BusyError | apsw.ConstraintError):
-            self._roll_back()
-            self._refuse([ticket for ticket, _, _ in done], error)
-            return
+        for ticket, _, _ in done:  # stands if this thread is interrupted below, so that nobody writes it again
+            ticket.settle(
+                error=OutcomeUnknown(
+                    f"{self.address}: the disk failed during a commit ({error}), and it cannot be told yet whether "
+                    "it was written. Check the disk, then repeat the same call with the same key"
+                )
+            )
         self._discard_writer()
         try:
             found = self._read_back([tx.witness for _, _, tx in done])
         except (apsw.Error, OnefoldError):
-            found = None
-        for i, (ticket, result, tx) in enumerate(done):
-            if found is None or tx.witness is None:
-                ticket.settle(
-                    error=OutcomeUnknown(
-                        f"{self.address}: the disk failed during a commit ({error}), and it cannot be told yet whether "
-                        "it was written. Check the disk, then repeat the same call with the same key"
-                    )
-                )
-            elif found[i]:
+            self._discard_writer()
+            return
+        for (ticket, result, tx), there in zip(done, found, strict=True):
+            if there:
                 ticket.settle(result)
-            else:
+            elif tx.witness is not None:
                 ticket.settle(error=self._translate(error))
 
     def _read_back(self, witnesses: list[tuple[str, int, str] | None]) -> list[bool]:

@@ -82,7 +82,7 @@ def is_new(path: Path, *, create: bool) -> bool:
         raise StoreError(f"{path} is a folder; name a file in it, or files:{path} for a store of plain files")
     if not path.exists():
         if not create:
-            raise StoreError(f"there is no store at {path}; check the path, or create it with `onefold init`")
+            raise StoreError(f"there is no store at {path}; check the path; onefold.open(path) makes one")
         if not path.parent.is_dir():
             raise StoreError(f"there is no folder {path.parent}; make it first")
         return True
@@ -91,6 +91,9 @@ def is_new(path: Path, *, create: bool) -> bool:
     try:
         uri = f"file:{quote(str(path))}?immutable=1"
         look = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        # In the middle of a checkpoint, or after a crash in one, page 1 counts pages that are still in the log, and
+        # SQLite calls the file malformed. This lets it read page 1 all the same.
+        look.pragma("writable_schema", True)
         application = look.pragma("application_id")
         look.close()
     except apsw.NotADBError:

@@ -130,6 +130,10 @@ delete from leases where session = ?;
 select min(id) from (
   select (select session from records where session > ?1 order by session limit 1) as id
   union all select (select id from sessions where id > ?1 order by id limit 1)
+  union all select (select session from segments where session > ?1 order by session limit 1)
+  union all select (select session from compactions where session > ?1 order by session limit 1)
+  union all select (select session from keys where session > ?1 order by session limit 1)
+  union all select (select session from inputs where session > ?1 order by session limit 1)
 );
 
 -- tables: the names of all tables, to see whether a part is missing.

@@ -9,6 +9,7 @@ from typing import Any
 
 import apsw
 
+from onefold.errors import StoreDamaged
 from onefold.journal.seam import Derived, Taken
 from onefold.journal.sqlite.library import queries
 from onefold.messages import decode, encode
@@ -69,10 +70,10 @@ class SqliteTransaction:
         return found[0] if found else None
 
     def records(self, session: str, start: int, stop: int, limit: int) -> list[Record]:
-        return [_record(row) for row in self.run("records", session, start, stop, limit)]
+        return [_record(session, row) for row in self.run("records", session, start, stop, limit)]
 
     def messages(self, session: str, start: int, stop: int) -> list[Record]:
-        return [_record(row) for row in self.run("messages", session, start, stop)]
+        return [_record(session, row) for row in self.run("messages", session, start, stop)]
 
     def tokens_from(self, session: str, number: int) -> int:
         return int(self.run("tokens_from", session, number)[0][0])
@@ -165,8 +166,8 @@ class SqliteTransaction:
         sealed = bool(rows) and _seal(rows[0][:-1]) == rows[0][-1]
         return Derived(
             state=SessionState(*rows[0][:-1]) if sealed else None,
-            segments={s.number: s for s in self.segments(session)},
-            compactions={c.id: c for c in self.compactions(session, open_only=False)},
+            segments={row[0]: _segment_or_not(row) for row in self.run("segments", session)},
+            compactions={row[1]: _compaction_or_not(row) for row in self.run("compactions", session)},
             keys={row[0]: KeyUse(*row[1:]) for row in self.run("keys", session)},
             inputs={row[0] for row in self.run("inputs", session)},
         )
@@ -198,25 +199,56 @@ def _header(role: str, tokens: int, opens: str | None, closes: str | None) -> He
     return Header(role, tokens, _unpack(opens), _unpack(closes))
 
 
-def _record(row: Any) -> Record:
+def _record(session: str, row: Any) -> Record:
     number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body = row
-    header = None if role is None else _header(role, tokens, opens, closes)
-    return Record(number, id, kind, at, decode(body), format, header, key, turn, actor)
+    try:
+        header = None if role is None else _header(role, tokens, opens, closes)
+        return Record(number, id, kind, at, decode(body), format, header, key, turn, actor)
+    except (ValueError, TypeError) as error:
+        raise StoreDamaged(
+            f"session {session!r}: record {number} ({kind}) is no JSON ({error}); run `onefold verify`, "
+            "or restore a backup"
+        ) from error
 
 
 def _segment(row: Any) -> Segment:
     number, base, cut, source, at, compaction, summary, kept, before, after = row
-    return Segment(number, base or None, cut, source, at, compaction, summary, tuple(decode(kept)), before, after)
+    try:
+        names = tuple(decode(kept))
+    except (ValueError, TypeError) as error:
+        raise StoreDamaged(f"the row of segment {number} makes no sense; run `onefold verify --fix`") from error
+    return Segment(number, base or None, cut, source, at, compaction, summary, names, before, after)
 
 
 def _compaction(row: Any) -> Compaction:
     session, id, state, requested_at, text = row
-    rest = decode(text)
-    holder = rest.pop("holder")
-    return Compaction(
-        id=id, session=session, state=state, requested_at=requested_at, **rest,
-        holder=None if holder is None else HolderId(**holder),
-    )  # fmt: skip
+    try:
+        rest = decode(text)
+        holder = rest.pop("holder")
+        return Compaction(
+            id=id, session=session, state=state, requested_at=requested_at, **rest,
+            holder=None if holder is None else HolderId(**holder),
+        )  # fmt: skip
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StoreDamaged(
+            f"session {session!r}: the row of compaction {id} makes no sense; run `onefold verify --fix`"
+        ) from error
+
+
+def _segment_or_not(row: Any) -> Segment:
+    """For comparing: a row that cannot be read equals none that the journal gives."""
+    try:
+        return _segment(row)
+    except StoreDamaged:
+        return Segment(row[0], row[1], -1, row[3], row[4])
+
+
+def _compaction_or_not(row: Any) -> Compaction:
+    """For comparing: a row that cannot be read equals none that the journal gives."""
+    try:
+        return _compaction(row)
+    except StoreDamaged:
+        return Compaction(row[1], row[0], -1, "unreadable", row[2], row[3], 0)
 
 
 _values = attrgetter(*(f.name for f in fields(SessionState)))

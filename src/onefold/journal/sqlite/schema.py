@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,8 +34,7 @@ def migrate(connection: apsw.Connection, path: Path, ids: Ids, steps: tuple[tupl
     """Brings an older store up to date: in one transaction, after a backup where there is no way back."""
     steps = steps or migrations()
     newest = steps[-1][0]
-    if connection.pragma("journal_mode") != "wal":
-        connection.pragma("journal_mode", "wal")
+    _use_log(connection)
     at = version(connection)
     _check_readable(connection, at, newest, path)
     if at >= newest:
@@ -63,6 +63,23 @@ def migrate(connection: apsw.Connection, path: Path, ids: Ids, steps: tuple[tupl
         if connection.in_transaction:
             connection.execute("rollback")
         raise
+
+
+def _use_log(connection: apsw.Connection) -> None:
+    """Switches a new file to WAL. SQLite refuses that at once if another process looks at the file just then, as one
+    does that makes the same store: then this waits for its turn, looks again, and gives up after a while.
+    """
+    ends = time.monotonic() + 30.0
+    while connection.pragma("journal_mode") != "wal":
+        try:
+            connection.pragma("journal_mode", "wal")
+        except apsw.BusyError:
+            if time.monotonic() > ends:
+                raise
+            connection.execute("begin exclusive")
+            connection.execute("rollback")
+        else:
+            return
 
 
 def missing(connection: apsw.Connection) -> list[str]:

@@ -49,65 +49,82 @@ class Line:
         self._after = after
         self._lock = threading.Lock()
         self._waiting: deque[Ticket] = deque()
+        self._batch: list[Ticket] = []
         self._led = False
 
     def submit(self, ticket: Ticket) -> Any:
-        with self._lock:
-            self._waiting.append(ticket)
-            ticket.leads, self._led = not self._led, True
-        if not ticket.leads:
-            try:
+        try:
+            with self._lock:
+                self._waiting.append(ticket)
+                if not self._led:
+                    self._led = ticket.leads = True
+            if not ticket.leads:
                 ticket.wake.acquire()
-            except BaseException:
-                self._leave(ticket)
-                raise
-        if not ticket.done:
-            self._lead(ticket)
+            if not ticket.done:
+                self._lead(ticket)
+        except BaseException:
+            self._leave(ticket)
+            raise
         return ticket.answer()
 
     def _lead(self, own: Ticket) -> None:
         """Runs one batch, the leader's own ticket first, then hands on."""
-        batch: list[Ticket] = []
         try:
             with self._lock:
-                batch = self._next_batch()
-            self._run(batch)
+                self._fill_batch()
+            self._run(self._batch)
         except BaseException:
             own.gone = True
             raise
         finally:
-            # What the batch did not settle was not written: back in line with it, in its old order.
-            with self._lock:
-                self._waiting.extendleft(t for t in reversed(batch) if not (t.done or t.gone))
-            for ticket in batch:
-                if ticket.done:
-                    ticket.wake.release()
+            self._answer_batch()
             try:
                 self._after()
             finally:
-                self._hand_on()
+                self._hand_on(own)
 
-    def _next_batch(self) -> list[Ticket]:
+    # From here on each step can be repeated: whatever line an interrupt comes at, `_leave` goes through the rest again.
+
+    def _fill_batch(self) -> None:
         """What goes into one commit: large work goes alone, so that it delays nobody else's answer."""
-        batch = [self._waiting.popleft()]
-        while self._waiting and len(batch) < MOST and batch[0].size < LARGE and self._waiting[0].size < LARGE:
-            batch.append(self._waiting.popleft())
-        return batch
+        batch, waiting = self._batch, self._waiting
+        while waiting and len(batch) < MOST and (not batch or (batch[0].size < LARGE and waiting[0].size < LARGE)):
+            batch.append(waiting[0])
+            waiting.popleft()
 
-    def _hand_on(self) -> None:
+    def _answer_batch(self) -> None:
+        """Wakes those that are done. What was not settled was not written: back in line with it, in its old order."""
         with self._lock:
+            while self._batch:
+                ticket = self._batch[-1]
+                if ticket.done:
+                    _wake(ticket)
+                elif not ticket.gone and ticket not in self._waiting:
+                    self._waiting.appendleft(ticket)
+                self._batch.pop()
+
+    def _hand_on(self, own: Ticket) -> None:
+        with self._lock:
+            if not own.leads:
+                return
             if self._waiting:
                 self._waiting[0].leads = True
-                self._waiting[0].wake.release()
+                _wake(self._waiting[0])
             else:
                 self._led = False
+            own.leads = False
 
     def _leave(self, ticket: Ticket) -> None:
-        """A waiting thread was interrupted: its ticket leaves the line, unless somebody works on it already."""
+        """A thread was interrupted: its ticket leaves the line, unless somebody else works on it already."""
         with self._lock:
             ticket.gone = True
             if ticket in self._waiting:
                 self._waiting.remove(ticket)
-            leads = ticket.leads and not ticket.done
-        if leads:
-            self._hand_on()
+        if ticket.leads:
+            self._answer_batch()
+            self._hand_on(ticket)
+
+
+def _wake(ticket: Ticket) -> None:
+    if ticket.wake.locked():
+        ticket.wake.release()

@@ -1,0 +1,73 @@
+"""The stores that are measured, and the bare file they are measured against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+import onefold
+from onefold.compaction.run import whoami
+from onefold.model import Claim, Json, Segment
+
+TAIL = 100
+_BATCH = 5_000
+
+
+def message(number: int) -> dict[str, Json]:
+    """A chat message of about 400 bytes as JSON."""
+    return {"role": "user" if number % 2 else "assistant", "content": f"{number:010} " + "some words and more " * 18}
+
+
+class Bare:
+    """A one-table file, and the shortest durable way to put a row into it."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = apsw.Connection(str(path))
+        self._connection.pragma("journal_mode", "wal")
+        self._connection.execute("pragma synchronous = full")
+        self._connection.execute("create table messages (number integer primary key, body text not null)")
+
+    def insert(self, body: str) -> None:
+        self._connection.execute("begin immediate")
+        self._connection.execute("insert into messages (body) values (?)", (body,))
+        self._connection.execute("commit")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def build(path: Path, records: int, progress: Callable[[int], None]) -> None:
+    """A store with one session of so many records, compacted so that the last `TAIL` of them stay verbatim."""
+    with onefold.open(path) as store:
+        session = store.session("long")
+        written = session.state.last
+        while written < records - TAIL:
+            count = min(_BATCH, records - TAIL - written)
+            session.append([message(written + i) for i in range(count)])
+            written += count
+            progress(written)
+        move_boundary(store, TAIL // 2)
+        last = session.state.last
+        session.append([message(last + i) for i in range(records - last)])
+
+
+def move_boundary(
+    store: onefold.Store, tail: int, commit: Callable[[Callable[[], Segment]], None] | None = None
+) -> None:
+    """Compacts the long session by hand, so that `commit` can be measured apart from all that leads to it."""
+    journal = store.journal
+    journal.request("long")
+    claim = journal.claim("long", whoami())
+    if not isinstance(claim, Claim):
+        raise RuntimeError(f"the bench's own compaction was not granted: {claim}")
+    cut = max(2, claim.fence - tail)
+
+    def run() -> Segment:
+        return journal.commit(claim, f"What was said before record {cut}. " * 20, cut)
+
+    if commit is None:
+        run()
+    else:
+        commit(run)

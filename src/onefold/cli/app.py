@@ -1,0 +1,57 @@
+"""The program and its list of commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from onefold.cli import backup, compact, context, demo, export, sessions, show, verify
+from onefold.cli.output import raw
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        raw(f"onefold {version('onefold')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Keeps an AI agent's conversation safe while its context is compacted.
+
+    Every command works on a store: the one named by --store, else by the variable ONEFOLD_STORE, else by `store`
+    in the config file (ONEFOLD_CONFIG, or $XDG_CONFIG_HOME/onefold/config.toml), else
+    $XDG_DATA_HOME/onefold/onefold.db. Exit codes: 0 fine, 1 findings or refused, 2 wrong use or could not look.
+
+    \b
+    Examples:
+      onefold demo                          see it at work, in half a minute
+      onefold sessions --store agent.db     what is in a store
+      onefold show SESSION                  everything that happened in a session
+      onefold COMMAND --help                more on one command, with an example
+    """
+
+
+app.command("demo")(demo.command)
+app.command("sessions")(sessions.command)
+app.command("show")(show.command)
+app.command("context")(context.command)
+app.command("compact")(compact.command)
+app.command("verify")(verify.command)
+app.command("backup")(backup.command)
+app.command("export")(export.command)

@@ -1,0 +1,81 @@
+"""`onefold compact`: by hand, without a model."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+import onefold
+from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
+from onefold.cli.output import as_json, plain, refuse, safe, say
+from onefold.model import CompactResult, Holder, Segment
+
+
+def command(
+    session: SessionArgument,
+    instructions: Annotated[
+        str | None,
+        typer.Option("--instructions", metavar="TEXT", help="Kept with the request, for whoever works on it."),
+    ] = None,
+    wait: Annotated[float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for it.")] = 60.0,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Makes a session's context smaller, now.
+
+    The summary is made without a model: the beginnings of what was said. If another process is at it already, this
+    one waits for it and pays nothing. No message is deleted: `onefold show` still shows them all. Prints the context's
+    size before and after; or why nothing changed, and then the exit code is 1.
+
+    \b
+    Example:
+      onefold compact my-session --wait 10
+    """
+    with _engine_silent(), open_store(store) as opened:
+        found = opened.session(session, create=False)
+        result = found.compact(onefold.extract, instructions=instructions, wait=wait)
+        opens = next(s for s in found.segments() if s.number == result.segment)
+        holder = found.holder()
+    if json:
+        sizes = {"tokens_before": opens.tokens_before, "tokens_after": opens.tokens_after} if result.changed else {}
+        as_json({"session": session, **plain(result), **sizes})
+        if not result.changed:
+            raise SystemExit(1)
+        return
+    if not result.changed:
+        refuse(f"session {session!r} is as it was: {_why_not(result, holder, wait)}")
+    say(_what_changed(result, opens, session))
+
+
+@contextlib.contextmanager
+def _engine_silent() -> Iterator[None]:
+    """What the engine logs of a failed attempt, the command says itself."""
+
+    def others(record: logging.LogRecord) -> bool:
+        return record.module != "run"
+
+    log = logging.getLogger("onefold")
+    log.addFilter(others)
+    try:
+        yield
+    finally:
+        log.removeFilter(others)
+
+
+def _what_changed(result: CompactResult, opens: Segment, session: str) -> str:
+    by = "" if result.applied else ", by another process that was at it already"
+    sizes = f"{opens.tokens_before:,} → {opens.tokens_after:,} tokens"
+    folded = f"everything before #{opens.cut} is a summary now (segment {opens.number})"
+    return f"compacted {safe(session)}: {sizes}{by}; {folded}"
+
+
+def _why_not(result: CompactResult, holder: Holder | None, wait: float) -> str:
+    if result.state in ("requested", "running"):
+        who = f"{holder.host}:{holder.pid} works on it" if holder else "nobody works on it now"
+        last = f"; the last attempt: {result.cause}" if result.cause else ""
+        return f"not done after {wait:g} s, {who}{last}. It stays open; ask again with a longer --wait"
+    return f"the compaction {result.state}" + (f", {result.cause}" if result.cause else "")

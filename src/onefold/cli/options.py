@@ -1,0 +1,69 @@
+"""What commands have in common: which store, which session, and in which form to answer."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+import onefold
+from onefold.errors import OnefoldError, StoreError
+
+StoreOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--store", metavar="STORE", help="The store. Without it: see `onefold --help`.", show_default=False),
+]
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+SessionArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="SESSION", help="The session's id.", show_default=False)
+]
+
+
+class WrongUse(OnefoldError):
+    """The command was called in a way that makes no sense."""
+
+
+def open_store(given: str | None) -> onefold.Store:
+    """Opens the store a command works on. No command makes one by accident."""
+    address = locate(given)
+    if address == "memory:":
+        raise StoreError("a store in memory is seen by its own process only; name a file with --store")
+    return onefold.open(address, create=False)
+
+
+def locate(given: str | None) -> str:
+    """The address of the store: option, environment, config file, default."""
+    address = given or os.environ.get("ONEFOLD_STORE") or _configured()
+    return address or str(_home("XDG_DATA_HOME", ".local/share") / "onefold" / "onefold.db")
+
+
+def _configured() -> str | None:
+    named = os.environ.get("ONEFOLD_CONFIG")
+    path = Path(named) if named else _home("XDG_CONFIG_HOME", ".config") / "onefold" / "config.toml"
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if named:
+            raise WrongUse(f"there is no config file {path}, which ONEFOLD_CONFIG names") from None
+        return None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise WrongUse(f"the config file {path} cannot be read: {error}") from None
+    store = settings.get("store")
+    if store is None:
+        return None
+    if not isinstance(store, str) or not store:
+        raise WrongUse(f'the config file {path} says store = {store!r}; write a path in quotes: store = "agent.db"')
+    if re.match(r"[a-z]{2,}:", store):
+        return store
+    # A relative path is meant from where the file lies: the command may be run anywhere.
+    return str(path.absolute().parent / Path(store).expanduser())
+
+
+def _home(variable: str, default: str) -> Path:
+    """A folder by the XDG rules, which ignore a relative path."""
+    named = os.environ.get(variable, "")
+    return Path(named) if Path(named).is_absolute() else Path.home() / default

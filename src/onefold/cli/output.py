@@ -1,0 +1,165 @@
+"""What commands print with. The text of a session is untrusted: it is shown, and never obeyed by the terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, NoReturn
+
+from onefold.messages import encode
+from onefold.model import Json, Record
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# Controls, line separators, signs that turn the direction of writing, and surrogates: a terminal may act on them.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_WIDE = 100_000
+
+
+def safe(text: str) -> str:
+    """A text as one line in which everything that could act on a terminal is spelled out."""
+    return _UNSAFE.sub(_spelled, text)
+
+
+def safe_lines(text: str) -> list[str]:
+    """A text as lines, each of them safe. Only a newline makes a new one; tabs are spaces."""
+    return [safe(line.expandtabs(4)) for line in text.replace("\r\n", "\n").split("\n")]
+
+
+def short(text: str, width: int) -> str:
+    """The beginning of a text as one safe line, at most so many characters wide."""
+    line = safe(" ".join(text[: width * 8].split()))
+    return line if len(line) <= width and len(text) <= width * 8 else line[: max(0, width - 1)] + "…"
+
+
+def _spelled(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    names = {10: "\\n", 13: "\\r", 9: "\\t"}
+    return names.get(code) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+
+
+@cache
+def console(*, stderr: bool = False) -> Console:
+    """The terminal, with colour if it is one; a pipe gets every line whole, whatever its length."""
+    from rich.console import Console
+
+    class Quiet(Console):
+        def on_broken_pipe(self) -> None:
+            _reader_left()
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _WIDE
+    return Quiet(stderr=stderr, markup=False, highlight=False, emoji=False, width=width, legacy_windows=False)
+
+
+def say(text: str = "", style: str | None = None) -> None:
+    """One line for people, on stdout."""
+    _never_fail(sys.stdout)
+    console().print(text, style=style, soft_wrap=True)
+
+
+def text_width() -> int:
+    """How wide a line may be: the terminal's width, or a fixed one in a pipe."""
+    return console().width if on_terminal() else 120
+
+
+def on_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def raw(text: str) -> None:
+    """Text for programs, on stdout, as UTF-8 whatever the terminal's encoding is."""
+    try:
+        sys.stdout.buffer.write(text.encode())
+    except BrokenPipeError:
+        _reader_left()
+
+
+def as_json(value: Json) -> None:
+    """One JSON document on one line."""
+    raw(encode(plain(value)) + "\n")
+
+
+def as_json_array(values: Iterable[Json]) -> None:
+    """One JSON array, one item a line, written as it comes: a journal may be long."""
+    raw("[")
+    for i, value in enumerate(values):
+        raw((",\n" if i else "\n") + encode(value))
+    raw("\n]\n")
+
+
+def plain(value: Json) -> Json:
+    """Data as JSON can carry it: objects for dataclasses, lists for tuples. Bodies of messages stay as they are."""
+    if isinstance(value, Record):
+        header = None if value.header is None else plain(asdict(value.header))
+        names = ("number", "id", "kind", "at", "turn", "key", "actor", "format")
+        return {**{name: getattr(value, name) for name in names}, "header": header, "body": value.body}
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain({name: getattr(value, name) for name in value.__dataclass_fields__})
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def line_on_stderr(text: str) -> None:
+    _never_fail(sys.stderr)
+    sys.stderr.write(f"onefold: {safe(text)}\n")
+
+
+def refuse(text: str) -> NoReturn:
+    """Ends the command: it was understood, and not done."""
+    line_on_stderr(text)
+    raise SystemExit(1)
+
+
+def finish() -> None:
+    """Sends what is still in the buffer, before the interpreter would complain of a reader that left."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _reader_left()
+
+
+def _reader_left() -> NoReturn:
+    """`onefold show x | head` had enough: that is no failure, and nobody is left to tell."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    raise SystemExit(0)
+
+
+def _never_fail(stream: object) -> None:
+    if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
+        reconfigure(errors="backslashreplace")
+
+
+def count(number: int, noun: str) -> str:
+    """1 record, 2,000 records."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(items: Iterable[object]) -> str:
+    return ", ".join(str(item) for item in items)
+
+
+def clock_time(at: float) -> str:
+    """A time as the reader's clock shows it."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def ago(at: float, now: float) -> str:
+    """How long ago something was, in one unit."""
+    seconds = now - at
+    if seconds < 0:
+        return "in the future"
+    for size, unit in ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{int(seconds)} s ago" if seconds >= 1 else "just now"

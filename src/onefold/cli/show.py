@@ -1,0 +1,118 @@
+"""`onefold show`: a journal from top to bottom, in words."""
+
+from __future__ import annotations
+
+import textwrap
+from functools import cached_property
+from typing import Annotated
+
+import typer
+
+from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WrongUse, open_store
+from onefold.cli.output import as_json_array, clock_time, on_terminal, plain, safe, safe_lines, say, short, text_width
+from onefold.cli.words import summary_of, words
+from onefold.compaction.groups import group
+from onefold.model import MESSAGE, Record
+from onefold.session import Session
+
+ORPHAN = "a tool result without its call: kept here, left out of every context"
+
+
+class Orphans:
+    """Tool results whose call is not in the journal. Looked for only once a result is shown."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @cached_property
+    def _numbers(self) -> frozenset[int]:
+        return group((r.number, r.header) for r in self._session.read() if r.header is not None).orphans
+
+    def __contains__(self, record: Record) -> bool:
+        return bool(record.header and record.header.closes) and record.number in self._numbers
+
+
+def command(  # noqa: PLR0917  a parameter here is an option there
+    session: SessionArgument,
+    first: Annotated[int, typer.Option("--from", min=1, metavar="N", help="Begin at this record.")] = 1,
+    last: Annotated[
+        int | None, typer.Option("--to", min=1, metavar="N", help="End with this record.", show_default=False)
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Whole texts, not only their beginnings.")] = False,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Shows everything that ever happened in a session, top to bottom.
+
+    Prints a line for each record: number, time, kind, role and the beginning of its text; compactions in words: who
+    asked, who works on it, what was cut, and the context's size before and after. Tool results without their call
+    are flagged. With --json, one object a record, in one array.
+
+    \b
+    Examples:
+      onefold show my-session
+      onefold show my-session --from 120 --to 140 --full
+    """
+    if last is not None and last < first:
+        raise WrongUse(f"--to {last} comes before --from {first}")
+    with open_store(store) as opened:
+        found = opened.session(session, create=False)
+        orphans = Orphans(found)
+        stop = min(found.state.last, last or found.state.last) + 1
+        records = found.read(first, stop)
+        if json:
+            as_json_array({**plain(record), "orphan": record in orphans} for record in records)
+            return
+        page = Page(full=full)
+        for record in records:
+            page.show(record, orphan=record in orphans)
+        if page.day is None:
+            say(f"no records from #{first} on; the session ends at #{found.state.last}", style="dim")
+
+
+class Page:
+    """Records one below the other, with the date where a new day begins."""
+
+    def __init__(self, *, full: bool) -> None:
+        self.day: str | None = None
+        self._full = full
+
+    def show(self, record: Record, *, orphan: bool) -> None:
+        day, moment = clock_time(record.at).split()
+        if day != self.day:
+            self.day = day
+            say(day, style="dim")
+        head = f"#{record.number:<6} {moment}  "
+        if record.header is not None:
+            self._message(record, head)
+        else:
+            self._event(record, head)
+        if orphan:
+            say(f"{'':18}! {ORPHAN}", style="yellow")
+
+    def _message(self, record: Record, head: str) -> None:
+        what = record.header.role if record.header and record.kind == MESSAGE else record.kind
+        head = f"{head}{short(what, 12):<9} " + (f"[{short(record.actor, 20)}] " if record.actor else "")
+        if self._full:
+            say(head.rstrip(), style="bold")
+            _indented(safe_lines(words(record)))
+        else:
+            say(head + short(words(record), max(24, text_width() - len(head))))
+
+    def _event(self, record: Record, head: str) -> None:
+        """Whole, however many lines it takes on a terminal: this is what people look for."""
+        text = f"{safe(record.kind)}: {safe(words(record))}"
+        room = max(40, text_width() - len(head))
+        lines = textwrap.wrap(text, room) if on_terminal() else [text]
+        for i, line in enumerate(lines):
+            say(f"{head if i == 0 else ' ' * len(head)}{line}", style="cyan")
+        if (summary := summary_of(record)) is not None:
+            if self._full:
+                _indented(safe_lines(summary))
+            else:
+                say(f"{'':18}{short(f'summary: {summary}', room)}", style="dim")
+
+
+def _indented(lines: list[str]) -> None:
+    for line in lines:
+        say(f"    {line}")

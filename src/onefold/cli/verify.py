@@ -1,0 +1,79 @@
+"""`onefold verify`: is everything as the journal says?"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Annotated
+
+import typer
+
+from onefold.cli.options import JsonOption, StoreOption, open_store
+from onefold.cli.output import as_json, console, count, plain, safe, say
+from onefold.model import Finding, Report
+from onefold.store import Store
+
+
+def command(
+    fix: Annotated[bool, typer.Option("--fix", help="Mend what the journal can mend.")] = False,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Compares everything in a store that is derived with its journal.
+
+    Prints what is not as it should be, in words; with --fix it is mended, in one transaction a session, and the
+    journal says so. A healthy store is not written to. The exit code is 1 if something is left to mend.
+
+    \b
+    Examples:
+      onefold verify
+      onefold verify --fix --store agent.db
+    """
+    with open_store(store) as opened:
+        with _progress(opened, quiet=json) as seen:
+            report = opened.verify(fix=fix, progress=seen)
+        address = opened.address
+    left = [f for f in report.findings if not f.mended]
+    if json:
+        as_json({"store": address, "healthy": report.healthy, "left": len(left), **plain(report)})
+    else:
+        _print(report, len(left), fix=fix)
+    if left:
+        raise SystemExit(1)
+
+
+def _print(report: Report, left: int, *, fix: bool) -> None:
+    for finding in report.findings:
+        _finding(finding)
+    looked = f"{count(report.sessions, 'session')}, {count(report.records, 'record')}"
+    if report.healthy:
+        say(f"{looked}: all as the journal says", style="green")
+    elif not left:
+        say(f"{looked}: {count(len(report.findings), 'finding')}, all mended", style="green")
+    else:
+        fatal = any(f.fatal for f in report.findings)
+        remedy = "restore a backup" if fatal else "mend with `onefold verify --fix`" if not fix else "restore a backup"
+        say(f"{looked}: {count(left, 'finding')} left; {remedy}", style="yellow")
+
+
+def _finding(finding: Finding) -> None:
+    where = f"session {safe(finding.session)}, {safe(finding.what)}" if finding.session else safe(finding.what)
+    what = "mended" if finding.mended else "damaged" if finding.fatal else "wrong"
+    say(f"{what}: {where}", style="green" if finding.mended else "red")
+    say(f"  there was  {safe(finding.found)}")
+    say(f"  should be  {safe(finding.expected)}")
+
+
+@contextlib.contextmanager
+def _progress(store: Store, *, quiet: bool) -> Iterator[Callable[[str, int], None] | None]:
+    """A bar on stderr, if somebody is there to look at it."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("looking at records"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=sum(s.last for s in store.sessions()))
+        yield lambda session, records: bar.update(task, completed=records)

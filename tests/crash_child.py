@@ -1,0 +1,380 @@
+"""What crash tests run in processes of their own. Each function is one child's whole life.
+
+`crash_everywhere` runs one operation again and again, each time in a fresh process and on a fresh copy of a store,
+and has that process killed one statement later than the time before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from onefold import OnefoldError, Session, Store
+from onefold.compaction.run import whoami
+from onefold.journal.sqlite import SqliteBackend
+from onefold.messages import draft
+from onefold.model import Claim, HolderId
+from tests.faults import KillSwitch, counted_ids, damage, fixed_clock
+from tests.helpers import at_barrier, quick, say, talk
+
+ME = HolderId("host", 1, "thread", None, "nonce")
+MOST = 200
+
+Act = Callable[[], object]
+
+
+def _store(path: Path, switch: KillSwitch) -> Store:
+    ids = counted_ids("new")
+    backend = SqliteBackend(path, clock=fixed_clock, ids=ids, connect=switch.connect)
+    return Store(backend, ids=ids)
+
+
+def prepare(path: str) -> None:
+    """A store with one session, an older compaction of it, an input that waits and a key."""
+    ids = counted_ids("old")
+    with Store(SqliteBackend(path, clock=fixed_clock, ids=ids), ids=ids) as store:
+        session = store.session("a")
+        session.append(talk(6), key="first")
+        claim = _claim(store)
+        store.journal.commit(claim, "what was said", cut=4)
+        session.append(talk(2, start=7))
+        session.queue({"role": "user", "content": "later"})
+
+
+def _claim(store: Store) -> Claim:
+    store.journal.request("a", trigger="manual")
+    claim = store.journal.claim("a", ME)
+    assert isinstance(claim, Claim)
+    return claim
+
+
+def _request(store: Store) -> Act:
+    return lambda: store.journal.request("a", trigger="threshold", key="ask")
+
+
+def _join(store: Store) -> Act:
+    store.journal.request("a", trigger="threshold")
+    return lambda: store.journal.request("a", trigger="manual")
+
+
+def _claims(store: Store) -> Act:
+    store.journal.request("a")
+    return lambda: store.journal.claim("a", ME)
+
+
+def _renew(store: Store) -> Act:
+    claim = _claim(store)
+    longer = replace(claim, lease=claim.lease + 7)
+    return lambda: store.journal.renew(longer)
+
+
+def _commit(store: Store) -> Act:
+    claim = _claim(store)
+    follow_up = draft({"role": "user", "content": "go on"}, counted_ids("follow"))
+    return lambda: store.journal.commit(claim, "a new summary", cut=claim.upto, kept=[4], follow_up=follow_up)
+
+
+def _fail(store: Store) -> Act:
+    claim = _claim(store)
+    return lambda: store.journal.fail(claim, "the model is away", 5.0)
+
+
+def _cancel(store: Store) -> Act:
+    _claim(store)
+    return lambda: store.journal.cancel("a")
+
+
+def _restore(store: Store) -> Act:
+    _claim(store)
+    head = store.journal.state("a").head
+    return lambda: store.journal.restore("a", 1, expect_head=head)
+
+
+def _heal(store: Store) -> Act:
+    damage(Path(store.address), "update sessions set head = 1, last = last - 2", "delete from inputs")
+    return lambda: store.session("a")
+
+
+OPERATIONS: dict[str, Callable[[Store], Act]] = {
+    "create": lambda store: lambda: store.session("b"),
+    "append one": lambda store: lambda: store.session("a").append(talk(1, start=9)),
+    "append many with key": lambda store: lambda: store.session("a").append(talk(3, start=9), key="k"),
+    "request": _request,
+    "join": _join,
+    "claim": _claims,
+    "renew": _renew,
+    "commit with follow-up": _commit,
+    "fail": _fail,
+    "cancel": _cancel,
+    "restore": _restore,
+    "queue": lambda store: lambda: store.session("a").queue({"role": "user", "content": "much later"}),
+    "take": lambda store: lambda: store.session("a").take(),
+    "heal": _heal,
+}
+
+
+def _operation(name: str, path: Path, at: int) -> None:
+    switch = KillSwitch()
+    store = _store(path, switch)
+    act = OPERATIONS[name](store)
+    switch.arm(at)
+    act()
+
+
+def _opening(name: str, path: Path, at: int) -> None:
+    switch = KillSwitch()
+    switch.arm(at)
+    _store(path, switch)
+
+
+def crash_everywhere(folder: str, name: str) -> None:
+    """Kills `name` before its first statement, its second, … and at last right after it has returned."""
+    original = Path(folder, "original.db")
+    if name == "opening a new store":
+        act = _opening
+    elif name == "migrating an older store":
+        act = _opening
+        first_schema_only(str(original))
+    else:
+        act = _operation
+        prepare(str(original))
+    for at in range(1, MOST):
+        copy = Path(folder, f"{at:03}.db")
+        if original.exists():
+            shutil.copy(original, copy)
+        if _returned_before_the_kill(partial(act, name, copy, at)):
+            say("done", points=at, last=copy.name)
+            return
+    raise AssertionError(f"{name!r} has more than {MOST} statements")
+
+
+def _returned_before_the_kill(act: Act) -> bool:
+    """Runs an act in a fork of this process, which has no store open; whether it returned before the kill."""
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(told)
+            act()
+            os.write(tell, b"returned")
+            os.kill(os.getpid(), signal.SIGKILL)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(1)
+    os.close(tell)
+    with os.fdopen(told, "rb") as answer:
+        returned = answer.read() == b"returned"
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status), f"it was to be killed, but ended with {status}"
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    return returned
+
+
+def first_schema_only(path: str) -> None:
+    """A store as the first version of its schema made it, with a session in it."""
+    prepare(path)
+    damage(Path(path), "drop table leases", "pragma user_version = 1")
+
+
+def open_at_once(path: str) -> None:
+    """Opens a store together with others, and says what it found."""
+    at_barrier()
+    backend = SqliteBackend(path)
+    store = Store(backend)
+    session = store.session("a")
+    say("opened", incarnation=store.incarnation, last=session.state.last)
+    session.append({"role": "user", "content": "here"})
+    store.close()
+
+
+def take_at_once(path: str) -> None:
+    """Takes an input together with others, and says what it got."""
+    with Store(SqliteBackend(path)) as store:
+        session = store.session("a")
+        at_barrier()
+        got: list[Any] = []
+        while (taken := session.take()) is not None:
+            got.append(taken.body["content"])
+        say("took", got=got)
+
+
+def append_until_told(path: str) -> None:
+    """Appends pairs, both or none, until the test says stop."""
+    with Store(SqliteBackend(path)) as store:
+        session = store.session("a")
+        at_barrier()
+        pairs = 0
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            session.append(talk(2, start=2 * pairs + 1))
+            pairs += 1
+            if pairs == 20:
+                say("writing")
+        say("stopped", pairs=pairs)
+
+
+def interrupted_writers(path: str) -> None:
+    """Ctrl-C again and again in a main thread that writes, beside threads that write."""
+    with Store(SqliteBackend(path)) as store:
+        session = store.session("a")
+        acknowledged: list[str] = []
+        stop, busy = threading.Event(), threading.Semaphore(0)
+
+        def write(name: str) -> None:
+            for n in itertools.count():
+                if stop.is_set():
+                    return
+                session.append({"role": "user", "content": f"{name} {n}"})
+                acknowledged.append(f"{name} {n}")
+                busy.release()
+
+        def interrupt() -> None:
+            for _ in range(40):
+                for _ in range(7):
+                    busy.acquire()
+                os.kill(os.getpid(), signal.SIGINT)
+            stop.set()
+
+        threads = [threading.Thread(target=write, args=(name,)) for name in ("one", "two", "three")]
+        threads.append(threading.Thread(target=interrupt))
+        for thread in threads:
+            thread.start()
+        say("writing")
+        times = 0
+        for n in itertools.count():
+            try:
+                write(f"main {n}")
+                break
+            except KeyboardInterrupt:
+                times += 1
+        for thread in threads:
+            thread.join()
+        session.append({"role": "user", "content": "the end"})
+        say("done", acknowledged=acknowledged, interrupted=times)
+
+
+def forks(path: str) -> None:
+    """Parent and child of a fork use one store that was open before, each in its own way."""
+    store = Store(SqliteBackend(path), policy=quick())
+    session = store.session("a")
+    session.append(talk(12))
+    parent, child = [m["content"] for m in talk(12)], []
+    store.journal.request("a")
+    claim = store.journal.claim("a", whoami())
+    assert isinstance(claim, Claim)
+    told, tell = os.pipe()
+    heard, answer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _exit_with(lambda: _forked(session, claim, told, answer))
+    session.append({"role": "user", "content": "from the parent"})
+    parent.append("from the parent")
+    _read_to(heard, "claim refused")
+    store.journal.commit(claim, "the parent's summary", cut=claim.upto)
+    for n in range(20):
+        session.append({"role": "user", "content": f"parent {n}"})
+        parent.append(f"parent {n}")
+    store.close()
+    os.write(tell, b"the parent has closed\n")
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    with os.fdopen(heard) as lines:
+        child = [line.rstrip("\n") for line in lines]
+    say("done", parent=parent, child=child[1:], followed=child[0])
+
+
+def _forked(session: Session, claim: Claim, told: int, answer: int) -> None:
+    journal = session._journal
+    followed = next(r for r in session.follow(12) if r.kind == "message" and r.body["content"] == "from the parent")
+    for act in (lambda: journal.renew(claim), lambda: journal.commit(claim, "no", cut=claim.upto)):
+        try:
+            act()
+        except OnefoldError as error:
+            assert "belongs to process" in str(error)
+        else:
+            raise AssertionError("a claim of the parent was taken from the child")
+    os.write(answer, b"claim refused\n" + followed.body["content"].encode() + b"\n")
+    _append_and_tell(session, "early", answer)
+    _read_to(told, "the parent has closed")
+    _append_and_tell(session, "late", answer)
+    assert len([r for r in session.read() if r.kind == "message"]) == 12 + 1 + 20 + 20
+    result = session.compact(base=session.head)
+    assert result.applied, result
+
+
+def _append_and_tell(session: Session, name: str, answer: int) -> None:
+    for n in range(10):
+        session.append({"role": "user", "content": f"{name} {n}"})
+        os.write(answer, f"{name} {n}\n".encode())
+
+
+def _read_to(fd: int, expected: str) -> None:
+    line = b""
+    while not line.endswith(b"\n"):
+        line += os.read(fd, 1) or b"\n"
+    assert line.decode().strip() == expected, line
+
+
+def _exit_with(act: Act) -> NoReturn:
+    try:
+        act()
+        os._exit(0)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(1)
+
+
+def forks_under_load(path: str) -> None:
+    """Forks again and again while other threads of this process write and follow."""
+    store = Store(SqliteBackend(path))
+    session = store.session("a")
+    acknowledged: list[str] = []
+    stop, busy = threading.Event(), threading.Semaphore(0)
+
+    def write(name: str) -> None:
+        for n in itertools.count():
+            if stop.is_set():
+                return
+            session.append({"role": "user", "content": f"{name} {n}"})
+            acknowledged.append(f"{name} {n}")
+            busy.release()
+
+    def follow() -> None:
+        for _ in session.follow():
+            if stop.is_set():
+                return
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in ("one", "two")]
+    threads += [threading.Thread(target=follow)]
+    for thread in threads:
+        thread.start()
+    for n in range(8):
+        for _ in range(3):
+            busy.acquire()
+        told, tell = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            _exit_with(partial(_append_and_tell, session, f"child {n}", tell))
+        os.close(tell)
+        with os.fdopen(told) as lines:
+            acknowledged += [line.rstrip("\n") for line in lines]
+        _, status = os.waitpid(pid, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+    stop.set()
+    session.append({"role": "user", "content": "the end"})
+    acknowledged.append("the end")
+    for thread in threads:
+        thread.join()
+    store.close()
+    say("done", acknowledged=acknowledged)

@@ -1,0 +1,223 @@
+"""What tests share: children that are real processes, barriers between them, conversations, and short policies.
+
+A child runs one function of a module of tests, by default `tests.children`. It speaks to the test in JSON lines: what
+it says goes out on stdout, what it hears comes in on stdin. Every wait here ends by itself, on both sides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from onefold import Policy, Record, Session
+from onefold.model import Json
+
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 30.0
+"""How many seconds a test waits for a child before it fails."""
+LONGEST = 100
+"""How many seconds a child lives at most, whatever becomes of its test."""
+
+_RUN = "from tests.helpers import run_child; run_child()"
+_END = object()
+
+
+class Child:
+    """A process that runs `function(**arguments)`. Killed at the end of its `with` block, if it still lives."""
+
+    def __init__(self, function: str, *, module: str = "tests.children", **arguments: Json) -> None:
+        self.name = function
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _RUN, module, function, json.dumps(arguments)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._lines: queue.Queue[Any] = queue.Queue()
+        self._complaints: list[str] = []
+        self._threads = [threading.Thread(target=t, daemon=True) for t in (self._read_lines, self._read_complaints)]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            with contextlib.suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def say(self, word: str, **details: Json) -> None:
+        """Tells the child something, which it gets from `hear`."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"word": word, **details}) + "\n")
+        self._process.stdin.flush()
+
+    def hear(self, word: str) -> dict[str, Json]:
+        """The next thing the child says, which has to be this."""
+        try:
+            line = self._lines.get(timeout=PATIENCE)
+        except queue.Empty:
+            raise AssertionError(f"child {self.name!r} did not say {word!r} in {PATIENCE} s") from None
+        if line is _END:
+            code = self._process.wait(PATIENCE)
+            self._threads[1].join(PATIENCE)
+            said = "".join(self._complaints)
+            raise AssertionError(f"child {self.name!r} ended ({code}) before it said {word!r}\n{said}")
+        heard: dict[str, Json] = json.loads(line)
+        assert heard["word"] == word, f"child {self.name!r} said {heard}, not {word!r}"
+        return heard
+
+    def silent(self) -> bool:
+        """Whether it has said nothing that was not heard yet."""
+        return self._lines.empty()
+
+    def end(self) -> int:
+        """Waits for the child to end by itself; its exit code."""
+        return self._process.wait(PATIENCE)
+
+    def kill(self) -> None:
+        """SIGKILL, and waits until the process is gone and its locks with it."""
+        self._process.kill()
+        self._process.wait(PATIENCE)
+
+    def stop(self) -> None:
+        """SIGSTOP, and waits until the process stands still."""
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def _read_lines(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put(_END)
+
+    def _read_complaints(self) -> None:
+        assert self._process.stderr is not None
+        self._complaints.extend(self._process.stderr)
+
+
+def together(*children: Child, word: str = "go", **details: Json) -> None:
+    """A barrier: waits until every child has said "ready", then tells them all to go."""
+    for child in children:
+        child.hear("ready")
+    for child in children:
+        child.say(word, **details)
+
+
+# ---------------------------------------------------------------------- the child's side
+
+_speaking = threading.Lock()
+
+
+def say(word: str, **details: Json) -> None:
+    """Tells the test something. For children only."""
+    with _speaking:
+        print(json.dumps({"word": word, **details}), flush=True)
+
+
+def hear(word: str | None = None) -> dict[str, Json]:
+    """Waits for what the test says next. Ends this process if the test is gone. For children only."""
+    line = sys.stdin.readline()
+    if not line:
+        os._exit(3)
+    heard: dict[str, Json] = json.loads(line)
+    assert word is None or heard["word"] == word, f"expected {word!r}, heard {heard}"
+    return heard
+
+
+def at_barrier(word: str = "go") -> dict[str, Json]:
+    """Says "ready", and waits for the others. For children only."""
+    say("ready")
+    return hear(word)
+
+
+def run_child() -> None:
+    """Where a child begins: module, function and arguments are on its command line."""
+    signal.alarm(LONGEST)
+    module, function, arguments = sys.argv[1:4]
+    getattr(importlib.import_module(module), function)(**json.loads(arguments))
+
+
+# ---------------------------------------------------------------------- conversations and policies
+
+
+def quick(**changes: Json) -> Policy:
+    """A policy for small conversations: no waits after a failure, and a lease that nobody has to wait out for long."""
+    numbers: dict[str, Json] = {
+        "tail_tokens": 60,
+        "backoff": (0.0,),
+        "lease": 20.0,
+        "renew": 15.0,
+        "life": 60.0,
+        "wait": 30.0,
+    }
+    return Policy(**{**numbers, **changes})
+
+
+def talk(count: int, *, start: int = 1, words: int = 12) -> list[Json]:
+    """So many messages, user and assistant in turn, each one another and each some tens of tokens."""
+    return [
+        {
+            "role": "user" if n % 2 else "assistant",
+            "content": f"message {n}: " + " ".join(f"word{n}x{i}" for i in range(words)),
+        }
+        for n in range(start, start + count)
+    ]
+
+
+def converse(session: Session, count: int, *, start: int = 1, words: int = 12) -> list[Json]:
+    """Appends so many messages in one go, and gives them back."""
+    said = talk(count, start=start, words=words)
+    session.append(said)
+    return said
+
+
+def kinds(session: Session, start: int = 1) -> list[str]:
+    """What happened to a session, record by record."""
+    return [record.kind for record in session.read(start)]
+
+
+def counted(session: Session, kind: str) -> int:
+    return kinds(session).count(kind)
+
+
+def await_record(session: Session, kind: str, *, after: int = 0, times: int = 1) -> Record:
+    """Follows the journal until it has this kind of record, so many times, and gives the last of them."""
+    for record in session.follow(after, idle=PATIENCE):
+        if record.kind == kind:
+            times -= 1
+            if times == 0:
+                return record
+    raise AssertionError(f"session {session.id!r}: no {kind!r} came in {PATIENCE} s; there are {kinds(session)}")
+
+
+def contents(messages: Sequence[Json]) -> list[str]:
+    """The texts of messages, for comparing."""
+    return [m["content"] for m in messages]

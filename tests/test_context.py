@@ -1,0 +1,138 @@
+"""What a model is sent: order, summary, kept messages, and what is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from onefold import OnefoldError, Session, Store
+from onefold.compaction.context import Boundary, Context, render
+from onefold.messages import codec
+from onefold.model import Header, Json, Record, Segment
+from tests.conftest import claimed, running, said
+from tests.test_groups_and_plan import answer, calls, result, system, user
+
+
+def records(messages: list[Json], start: int = 2) -> list[Record]:
+    headers = [codec("openai-chat").header(m) for m in messages]
+    return [
+        Record(number=n, id=f"id-{n}", kind="message", at=0.0, body=m, format="openai-chat", header=h)
+        for n, (m, h) in enumerate(zip(messages, headers, strict=True), start=start)
+    ]
+
+
+def rendered(messages: list[Json], *, summary: str | None = None, kept: list[Json] | None = None) -> Context:
+    segment = Segment(number=40, base=1, cut=50, source="compaction", at=0.0)
+    tail = records(messages, start=50)
+    return render(Boundary(segment, summary, tuple(records(kept or []))), tail, 99)
+
+
+def test_an_empty_session_has_an_empty_context(store: Store) -> None:
+    context = store.session("s").context()
+
+    assert (context.messages, context.tokens, context.segment, context.last) == ([], 0, 1, 1)
+    assert (context.summary, context.left_out, context.numbers) == (None, (), ())
+
+
+def test_before_the_first_compaction_a_context_is_everything_said(session: Session) -> None:
+    context = session.context()
+
+    assert context.messages == [said(n) for n in range(1, 7)]
+    assert context.numbers == (2, 3, 4, 5, 6, 7)
+    assert context.tokens == session.state.tokens
+
+
+def test_system_prompt_then_summary_then_what_was_kept_then_the_rest() -> None:
+    context = rendered([answer("last")], summary="what happened", kept=[system(), user("do it")])
+
+    assert [m["role"] for m in context.messages] == ["system", "user", "user", "assistant"]
+    assert context.numbers == (2, 40, 3, 50)
+    assert "what happened" in context.messages[1]["content"]
+    assert (context.summary, context.segment, context.last) == ("what happened", 40, 99)
+
+
+def test_a_summary_reads_as_reference_and_not_as_a_request_f62() -> None:
+    (message,) = rendered([], summary="Delete everything.").messages
+
+    opening, text, closing = message["content"].split("\n\n")
+    assert "for reference" in opening
+    assert "nothing in it needs to be done again" in opening
+    assert text == "Delete everything."
+    assert closing.startswith("[End of the summary.")
+
+
+def test_a_group_stands_together_and_what_came_in_between_follows_it_f26() -> None:
+    history = [user(), calls("a", "b"), user("wait"), result("b"), answer("hm"), result("a"), user("go on")]
+
+    context = rendered(history)
+
+    assert context.numbers == (50, 51, 53, 55, 52, 54, 56)
+    assert context.left_out == ()
+
+
+def test_a_result_without_its_call_is_flagged_and_left_out(store: Store) -> None:
+    session = store.session("s")
+    session.append([user(), result("unknown"), answer()])
+
+    context = session.context()
+
+    assert context.messages == [user(), answer()]
+    assert context.left_out == (3,)
+    assert [r.body for r in session.read(3, 4)] == [result("unknown")]
+
+
+def test_a_message_that_answers_one_call_and_makes_another_stands_once_between_both() -> None:
+    chained = {**result("a"), "tool_calls": calls("b")["tool_calls"]}
+
+    context = rendered([calls("a"), user("wait"), chained, result("b")])
+
+    assert context.numbers == (50, 52, 53, 51)
+
+
+def test_a_message_that_answers_calls_of_two_groups_stands_once_after_both() -> None:
+    first, second, both = records([calls("a"), calls("b"), user("both results")], start=50)
+    both = Record(both.number, both.id, both.kind, both.at, both.body, both.format, Header("user", 5, (), ("a", "b")))
+    segment = Segment(number=40, base=1, cut=50, source="compaction", at=0.0)
+
+    context = render(Boundary(segment, None, ()), [first, second, both], 99)
+
+    assert context.numbers == (50, 51, 52)
+
+
+def test_the_context_of_an_older_segment_is_still_there(session: Session) -> None:
+    journal = session._journal
+    whole = session.context()
+    compacted = journal.commit(running(journal), "short", 5)
+    session.append(said(7))
+
+    older = session.context(segment=1)
+
+    assert older.messages == [*whole.messages, said(7)]
+    assert older.segment == 1
+    assert session.context().segment == compacted.number
+
+
+def test_looking_at_an_older_segment_does_not_change_what_was_measured(session: Session) -> None:
+    session.compact(lambda m: "short")
+    session.append([said(n) for n in range(7, 13)])
+    session.context()
+    session.context(segment=1)
+
+    result = session.compact(lambda m: "another")
+
+    assert (result.applied, result.joined) == (True, False)
+
+
+def test_a_segment_that_never_was_has_no_context(session: Session) -> None:
+    with pytest.raises(OnefoldError, match="'s' has no segment 5; its newest are 1"):
+        session.context(segment=5)
+
+
+def test_records_of_other_kinds_are_no_part_of_a_context(session: Session) -> None:
+    journal = session._journal
+    journal.request("s")
+    claim = claimed(journal)
+    session.queue(said(7))
+    journal.fail(claim, "no answer", retry_after=0)
+
+    assert session.context().messages == [said(n) for n in range(1, 7)]
+    assert session.context().last == session.state.last

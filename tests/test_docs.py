@@ -1,0 +1,353 @@
+"""What the pages say is tried: code is run, commands are run, names and links are looked up."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+import onefold
+from onefold import errors, model
+from onefold.cli.app import app
+from onefold.messages import draft
+from onefold.model import Claim, HolderId, Record
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = ROOT / "docs/reference/names.md"
+RECORDS = ROOT / "docs/reference/records.md"
+GUARANTEES = ROOT / "docs/guarantees.md"
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SHELL = frozenset({"sh", "bash", "console", "shell"})
+_TRIED = ("onefold ", "python ")
+
+
+@dataclass(frozen=True)
+class Block:
+    page: Path
+    line: int
+    language: str
+    text: str
+    shows: str | None
+    """What the page says the block prints: a `text` block right behind it."""
+
+    @property
+    def file(self) -> str | None:
+        """The name of the file that a Python block is to be saved as, by its first line."""
+        found = re.match(r"# (\w+\.py)\n", self.text) if self.language == "python" else None
+        return found[1] if found else None
+
+    @property
+    def commands(self) -> list[str]:
+        lines = self.text.splitlines() if self.language in _SHELL else []
+        return [line for line in lines if line.strip() and not line.startswith("#")]
+
+    @property
+    def tried(self) -> bool:
+        """Commands of this project are tried; how to clone it or to install Python is not."""
+        return bool(self.commands) and all(line.startswith(_TRIED) for line in self.commands)
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def _blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    found = list(_FENCE.finditer(text))
+    blocks = []
+    for this, behind in itertools.zip_longest(found, found[1:]):
+        line = text.count("\n", 0, this.start()) + 1
+        shown = behind and behind[1] == "text" and not text[this.end() : behind.start()].strip()
+        blocks.append(Block(page, line, this[1], this[2], behind[2] if shown else None))
+    return blocks
+
+
+def _prose(page: Path) -> str:
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if _blocks(p)], ids=_name)
+def test_every_example_of_a_page_runs_and_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+    """One page is one story: its blocks run in order, in one folder, Python blocks in one namespace."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    environment = _environment(tmp_path)
+
+    for block in _blocks(page):
+        printed = _try(block, namespace, environment, tmp_path)
+        if printed is not None and block.shows is not None:
+            assert _matches(printed, block.shows), f"{_name(page)}:{block.line} printed\n{printed}"
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """No settings of whoever runs the tests, and the commands of this environment first."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ONEFOLD_")}
+    path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+    return kept | {"PATH": path, "HOME": str(folder), "XDG_DATA_HOME": str(folder), "COLUMNS": "120", "NO_COLOR": "1"}
+
+
+def _try(block: Block, namespace: dict[str, Any], environment: dict[str, str], folder: Path) -> str | None:
+    """What a block prints; None if it is none to try."""
+    if block.file is not None:
+        (folder / block.file).write_text(block.text)
+    elif block.language == "python":
+        return _run_python(block, namespace, folder)
+    elif block.tried:
+        done = subprocess.run(
+            ["sh", "-e", "-c", block.text],
+            cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{_name(block.page)}:{block.line}\n{done.stdout}{done.stderr}"
+        return done.stdout
+    return None
+
+
+def _run_python(block: Block, namespace: dict[str, Any], folder: Path) -> str:
+    code = compile("\n" * block.line + block.text, str(block.page), "exec", dont_inherit=True)
+    printed = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
+        exec(code, namespace)
+    return printed.getvalue()
+
+
+def _matches(printed: str, shown: str) -> bool:
+    """Line by line; … stands for whatever differs from run to run."""
+    pattern = ".*?".join(re.escape(part) for part in shown.strip().split("…"))
+    return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
+
+
+def test_every_command_on_the_pages_that_is_not_run_is_a_target_of_the_makefile() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+    used = {name for page in PAGES for name in re.findall(r"\bmake ([a-z]+)\b(?=[`\s])", _code(page))}
+
+    assert used
+    assert used <= targets
+
+
+def _code(page: Path) -> str:
+    spans = re.findall(r"`(make [^`]+)`", _prose(page))
+    return "\n".join([*(f"{s} " for s in spans), *(c for b in _blocks(page) for c in b.commands)]) + "\n"
+
+
+def test_every_block_of_commands_of_onefold_is_tried() -> None:
+    mixed = [
+        f"{_name(b.page)}:{b.line}"
+        for page in PAGES
+        for b in _blocks(page)
+        if not b.tried and any(line.startswith(_TRIED) for line in b.commands)
+    ]
+
+    assert mixed == []
+
+
+# ---------------------------------------------------------------------- links
+
+
+def _anchors(page: Path) -> set[str]:
+    """The names that a Markdown renderer gives to headings."""
+    headings = re.findall(r"^#+ (.+)$", _prose(page), re.MULTILINE)
+    plain = [re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings]
+    return set(plain)
+
+
+def _links(page: Path) -> Iterator[str]:
+    yield from re.findall(r"\]\(([^)\s]+)\)", _prose(page))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_link_inside_the_project_leads_somewhere(page: Path) -> None:
+    lost = []
+    for link in _links(page):
+        if link.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            lost.append(link)
+
+    assert lost == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached, todo = set(), [ROOT / "README.md"]
+    while todo:
+        page = todo.pop()
+        reached.add(page)
+        linked = [(page.parent / link.partition("#")[0]).resolve() for link in _links(page) if "://" not in link]
+        todo += [p for p in linked if p.suffix == ".md" and p.exists() and p not in reached]
+
+    assert {_name(p) for p in PAGES} <= {_name(p) for p in reached}
+
+
+# ---------------------------------------------------------------------- names
+
+
+def _tests() -> set[str]:
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    return {
+        f"{f.relative_to(ROOT)}::{name}"
+        for f in files
+        for name in re.findall(r"^def (test_\w+)", f.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+
+
+def test_every_test_named_by_a_promise_exists() -> None:
+    rows = [
+        line for line in GUARANTEES.read_text(encoding="utf-8").splitlines() if line.startswith("| ") and "test" in line
+    ]
+    named = set(re.findall(r"`(tests/[\w/]+\.py::test_\w+)`", GUARANTEES.read_text(encoding="utf-8")))
+    loose = set(re.findall(r"\btest_\w+\b(?!\.py)", GUARANTEES.read_text(encoding="utf-8"))) - {
+        n.split("::")[1] for n in named
+    }
+
+    assert rows
+    assert sorted(named - _tests()) == []
+    assert sorted(loose) == [], "a test is named with its file: `tests/test_x.py::test_y`"
+
+
+def test_every_promise_names_a_test() -> None:
+    rows = [
+        line
+        for line in GUARANTEES.read_text(encoding="utf-8").splitlines()
+        if re.match(r"\| (?!---|promise|what)", line)
+    ]
+
+    assert rows
+    assert [r for r in rows if "::test_" not in r] == []
+
+
+def _kinds() -> set[str]:
+    source = inspect.getsource(model)
+    listed = source[source.index("# Kinds of records") : source.index("MANUAL = ")]
+    return set(re.findall(r'^[A-Z_]+ = "([\w.]+)"$', listed, re.MULTILINE))
+
+
+def test_every_kind_of_record_is_on_the_records_page() -> None:
+    headings = set(re.findall(r"^## `([\w.]+)`$", RECORDS.read_text(encoding="utf-8"), re.MULTILINE))
+
+    assert headings == _kinds()
+
+
+def test_every_public_name_is_on_the_names_page() -> None:
+    page = NAMES.read_text(encoding="utf-8")
+    every_error = [n for n, o in vars(errors).items() if isinstance(o, type) and issubclass(o, errors.OnefoldError)]
+
+    missing = [n for n in {*onefold.__all__, *every_error, *_kinds()} if not re.search(rf"`{n}\b", page)]
+
+    assert sorted(missing) == []
+
+
+@pytest.mark.parametrize("what", [onefold.Store, onefold.Session, onefold.Policy, onefold.Context, onefold.Material])
+def test_every_public_member_of_a_class_is_on_the_names_page(what: type) -> None:
+    section = NAMES.read_text(encoding="utf-8").split("## Library")[1].split("\n## ")[0]
+    members = {n for n in vars(what) if not n.startswith("_")} | set(getattr(what, "__annotations__", ()))
+
+    missing = [n for n in members if not re.search(rf"`(\w+\.)?{n}\b", section)]
+
+    assert sorted(missing) == []
+
+
+def test_every_command_is_on_the_names_page_and_none_is_there_that_does_not_exist() -> None:
+    section = NAMES.read_text(encoding="utf-8").split("## Command line")[1].split("\n## ")[0]
+    here = set(re.findall(r"^\| `onefold (\w+)", section, re.MULTILINE))
+    group = typer.main.get_command(app)
+
+    assert here == set(group.commands)  # type: ignore[attr-defined]  # an app with commands makes a group
+
+
+def test_the_examples_of_the_readme_and_the_quickstart_are_type_checked() -> None:
+    """`mypy` reads tests/typing; this sees to it that it reads what the pages show."""
+    for page in ("README.md", "docs/quickstart.md"):
+        checked = (ROOT / "tests/typing" / f"{Path(page).stem.lower()}.py").read_text(encoding="utf-8")
+        shown = [b for b in _blocks(ROOT / page) if b.language == "python" and b.file is None]
+
+        assert shown
+        assert [b.line for b in shown if b.text not in checked] == []
+
+
+# ---------------------------------------------------------------------- records
+
+
+def _every_record() -> list[Record]:
+    """A session to which everything happened, with a clock and ids of its own."""
+    count = itertools.count(1)
+    clock = [1767225600.0]
+    who = HolderId(host="laptop", pid=4711, thread="MainThread", agent="builder", nonce="9f2c")
+
+    def ids() -> str:
+        return f"id-{next(count)}"
+
+    with onefold.open("memory:", clock=lambda: clock[0], ids=ids, agent="builder") as store:
+        session, journal = store.session("fix-the-build"), store.journal
+        session.append({"role": "user", "content": "Why does the build fail?"}, key="input-1", actor="ana")
+        session.append({"role": "assistant", "content": "A test needs the network."})
+        for trigger, actor in (("threshold", "builder"), ("manual", "ana")):
+            journal.request(session.id, trigger=trigger, base=1, attempts=2, actor=actor)
+        journal.fail(_claimed(journal.claim(session.id, who)), "the summary is empty", 2.0)
+        clock[0] += 2.0
+        journal.fail(_claimed(journal.claim(session.id, who)), "TimeoutError: no answer", 2.0)
+        journal.request(session.id, trigger="overflow", base=1, instructions="Keep file names.")
+        follow_up = draft({"role": "user", "content": "Go on."}, ids)
+        claim = _claimed(journal.claim(session.id, who))
+        journal.commit(claim, "Ana asked why the build fails.", 3, kept=(2,), follow_up=follow_up)
+        session.take()
+        journal.request(session.id)
+        session.cancel()
+        journal.request(session.id)
+        journal.restore(session.id, 1, expect_head=session.head)
+        journal.backend.write(session.id, lambda tx: tx.add_input(session.id, 3))
+        store.verify(fix=True)
+        return list(session.read())
+
+
+def _claimed(answer: object) -> Claim:
+    assert isinstance(answer, Claim)
+    return answer
+
+
+def _plain(record: Record) -> dict[str, Any]:
+    return {name: value for name, value in asdict(record).items() if value is not None}
+
+
+def _alike(value: object) -> str:
+    """As text in which every id made by the library looks the same."""
+    return re.sub(r'"id-\d+"', '"id-…"', json.dumps(value, sort_keys=True))
+
+
+def _section(kind: str) -> str:
+    return re.split(r"^## ", RECORDS.read_text(encoding="utf-8").split(f"## `{kind}`\n")[1], flags=re.MULTILINE)[0]
+
+
+@pytest.mark.parametrize("kind", sorted(_kinds()))
+def test_the_records_page_shows_real_records(kind: str) -> None:
+    real = {_alike(_plain(r)) for r in _every_record() if r.kind == kind}
+
+    shown = [json.loads(text) for language, text in _FENCE.findall(_section(kind)) if language == "json"]
+
+    assert shown
+    assert [s for s in shown if _alike(s) not in real] == []
+
+
+@pytest.mark.parametrize("kind", sorted(_kinds() - {model.MESSAGE, model.INPUT_QUEUED}))
+def test_the_records_page_names_every_field_of_a_body(kind: str) -> None:
+    """The body of a message, and of an input, is whatever the caller gave."""
+    written = {name for r in _every_record() if r.kind == kind for name in r.body}
+
+    named = set(re.findall(r"^\| `(\w+)` \|", _section(kind), re.MULTILINE))
+
+    assert named == written

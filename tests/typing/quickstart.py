@@ -1,0 +1,81 @@
+"""The examples of docs/quickstart.md, word for word, for the type checker. `tests/test_docs.py` runs them."""
+
+import asyncio
+
+import onefold
+
+store = onefold.open("agent.db")
+session = store.session("fix-the-build")
+
+session.append({"role": "system", "content": "You mend builds."})
+done = session.append({"role": "user", "content": "Why does the build fail?"}, key="input-1")
+again = session.append({"role": "user", "content": "Why does the build fail?"}, key="input-1")
+
+print(done.numbers, again.numbers, again.duplicate)
+print(session.context().messages)
+
+for n in range(1, 7):
+    call = {"name": "read", "arguments": f'{{"path": "log-{n}.txt"}}'}
+    session.append(
+        [
+            {"role": "assistant", "tool_calls": [{"id": f"call-{n}", "type": "function", "function": call}]},
+            {"role": "tool", "tool_call_id": f"call-{n}", "content": "test_fetch: no network. " * 50},
+        ]
+    )
+session.append({"role": "assistant", "content": "test_fetch needs the network."})
+session.append({"role": "user", "content": "Then mend it."})
+print(len(session.context().messages), "messages,", session.context().tokens, "tokens")
+
+
+def summarize(material: onefold.Material) -> str:
+    said = " / ".join(material.text(record)[:40] for record in material.records)
+    return f"{material.previous or ''} {said}".strip()
+
+
+result = session.compact(summarize)
+print(result.state, "by me" if result.applied else "by somebody else")
+
+context = session.context()
+print(len(context.messages), "messages,", context.tokens, "tokens")
+print(context.messages[0]["content"])
+
+
+async def summarize_later(material: onefold.Material) -> str:
+    await asyncio.sleep(0)  # await your model here
+    return summarize(material)
+
+
+async def agent() -> None:
+    session.append([{"role": "user", "content": f"Run {n}: " + "and again. " * 40} for n in range(10)])
+    result = await asyncio.to_thread(session.compact, summarize_later)
+    print(result.state)
+
+
+asyncio.run(agent())
+
+print(sum(1 for record in session.read() if record.kind == "message"), "messages in the journal")
+for segment in session.segments():
+    print(segment.source, "with", "a summary" if segment.summary else "no summary")
+
+while session.context().tokens > store.policy.limit:
+    if not session.compact(summarize, trigger="threshold").changed:
+        break
+
+shared = store.session("shared")
+print(shared.state.messages, "messages, lost:", 40 - shared.state.messages)
+print("at work:", shared.holder())
+
+kinds = [record.kind for record in session.follow(after=17, idle=0)]
+print(kinds[:4])
+
+crashed = store.session("crashed")
+print([c.state for c in crashed.compactions()])
+
+taken = crashed.compact(summarize)
+print(taken.state, "by me" if taken.applied else "by somebody else")
+print([(c.state, c.attempts) for c in crashed.compactions()], crashed.holder())
+
+report = store.verify()
+print(report.sessions, "sessions,", "healthy" if report.healthy else report.findings)
+store.backup("monday.db")
+store.close()

@@ -1,0 +1,21 @@
+"""The examples of README.md, word for word, for the type checker. `tests/test_docs.py` runs them."""
+
+import onefold
+
+
+def summarize(material: onefold.Material) -> str:
+    """A call of your model goes here. This one keeps how each message begins."""
+    begins = [material.text(record)[:30] for record in material.records]
+    return "\n".join([material.previous or "So far:", *begins])
+
+
+with onefold.open("agent.db", summarizer=summarize) as store:
+    session = store.session("fix-the-build")
+    for n in range(20):
+        session.append({"role": "user", "content": f"Step {n}: " + "look at the build log. " * 20})
+        session.append({"role": "assistant", "content": f"Done {n}: " + "this is what I found. " * 20})
+    before = session.context()
+    result = session.compact()
+    after = session.context()
+    print(result.state, len(before.messages), "messages,", before.tokens, "tokens")
+    print("now", len(after.messages), "messages,", after.tokens, "tokens;", session.state.messages, "in the journal")
