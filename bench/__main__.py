@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from bench.measures import FULL, QUICK, everything
-from bench.report import as_json, as_page, as_text, machine, missed
+from bench.report import as_json, as_page, as_text, busy, machine, missed
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 
@@ -27,6 +27,8 @@ def main() -> int:
     def say(what: str) -> None:
         print(f"{time.monotonic() - began:5.0f} s  {what}", file=sys.stderr, flush=True)
 
+    if warning := busy():
+        print(warning, file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="onefold-bench-", dir=chosen.dir) as folder:
         facts = machine(Path(folder))
         rows = everything(Path(folder), QUICK if chosen.quick else FULL, say)
@@ -34,7 +36,7 @@ def main() -> int:
     page: Path | None = chosen.page or (None if chosen.quick else PAGE)
     if page is not None:
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(as_page(rows, facts), encoding="utf-8")
+        page.write_text(as_page(rows, facts, warning), encoding="utf-8")
     print(as_json(rows, facts) if chosen.json else as_text(rows))
     for row in missed(rows):
         print(f"not met: {row.what}: {row.measured}, and it should be {row.bound}", file=sys.stderr)

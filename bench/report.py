@@ -92,7 +92,7 @@ def machine(folder: Path) -> dict[str, str]:
         "apsw": apsw.apsw_version(),
         "SQLite": apsw.sqlite_lib_version(),
         "settings": "journal_mode=WAL, synchronous=FULL",
-        "load at the start": _load(),
+        "load at the start": f"{load():.1f}",
     }
 
 
@@ -114,11 +114,12 @@ def as_json(rows: Sequence[Row], facts: dict[str, str]) -> str:
     return json.dumps({"machine": facts, "rows": found, "met": not missed(rows)}, indent=2, ensure_ascii=False)
 
 
-def as_page(rows: Sequence[Row], facts: dict[str, str]) -> str:
+def as_page(rows: Sequence[Row], facts: dict[str, str], warning: str) -> str:
     bounded = [f"| {r.what} | {r.bound} | {r.measured} | {r.verdict} | {r.detail} |" for r in rows if r.bound]
     others = [f"| {r.what} | {r.measured} | {r.detail} |" for r in rows if not r.bound]
     parts = [
         _INTRODUCTION,
+        *([f"**{warning}**\n"] if warning else []),
         "## Bounds\n",
         "| what | bound | measured | | in numbers |\n| --- | --- | --- | --- | --- |\n" + "\n".join(bounded) + "\n",
         "## Without a bound\n",
@@ -136,5 +137,15 @@ def _memory() -> str:
         return "unknown"
 
 
-def _load() -> str:
-    return f"{os.getloadavg()[0]:.1f}" if sys.platform != "win32" else "unknown"
+def load() -> float:
+    return os.getloadavg()[0] if sys.platform != "win32" else 0.0
+
+
+def busy() -> str:
+    """What to say when others use the machine; nothing when they do not."""
+    if load() <= (os.cpu_count() or 1) / 4:
+        return ""
+    return (
+        "The machine was busy when this run began. Its disk answers later then, which makes every way to append look "
+        "alike: do not trust the first ratio, and measure again on a quiet machine."
+    )

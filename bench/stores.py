@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -12,7 +13,7 @@ from onefold.compaction.run import whoami
 from onefold.model import Claim, Json, Segment
 
 TAIL = 100
-_BATCH = 5_000
+BATCH = 5_000
 
 
 def message(number: int) -> dict[str, Json]:
@@ -39,35 +40,26 @@ class Bare:
 
 
 def build(path: Path, records: int, progress: Callable[[int], None]) -> None:
-    """A store with one session of so many records, compacted so that the last `TAIL` of them stay verbatim."""
+    """A store with one session of so many records, compacted so that about the last `TAIL` of them stay verbatim."""
     with onefold.open(path) as store:
         session = store.session("long")
         written = session.state.last
         while written < records - TAIL:
-            count = min(_BATCH, records - TAIL - written)
+            count = min(BATCH, records - TAIL - written)
             session.append([message(written + i) for i in range(count)])
             written += count
             progress(written)
-        move_boundary(store, TAIL // 2)
+        ready_to_commit(store, TAIL // 2)()
         last = session.state.last
         session.append([message(last + i) for i in range(records - last)])
 
 
-def move_boundary(
-    store: onefold.Store, tail: int, commit: Callable[[Callable[[], Segment]], None] | None = None
-) -> None:
-    """Compacts the long session by hand, so that `commit` can be measured apart from all that leads to it."""
+def ready_to_commit(store: onefold.Store, tail: int) -> Callable[[], Segment]:
+    """Asks for a compaction of the long session and claims it. What is left to do is the commit alone."""
     journal = store.journal
     journal.request("long")
     claim = journal.claim("long", whoami())
     if not isinstance(claim, Claim):
         raise RuntimeError(f"the bench's own compaction was not granted: {claim}")
-    cut = max(2, claim.fence - tail)
-
-    def run() -> Segment:
-        return journal.commit(claim, f"What was said before record {cut}. " * 20, cut)
-
-    if commit is None:
-        run()
-    else:
-        commit(run)
+    cut = claim.fence - tail
+    return partial(journal.commit, claim, f"What was said before record {cut}. " * 20, cut)

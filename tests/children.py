@@ -12,8 +12,10 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+import apsw
+
 import onefold
-from onefold import Material, OnefoldError, Session
+from onefold import CompactResult, Material, OnefoldError, Session
 from onefold.compaction.run import whoami
 from onefold.journal.seam import Transaction
 from onefold.journal.sqlite.rows import SqliteLeases
@@ -57,30 +59,36 @@ def break_leases(error: str, uses: Iterable[str] = ("get", "put", "drop")) -> No
 def compact_rounds(path: str, session: str, broken: str | None = None) -> None:
     """Round after round: measures, waits at the barrier, compacts, and says how it ended and what it paid.
 
-    In a round that is said to overlap, no summary is ready before the other process has written a record of that kind.
+    In a round that overlaps because the other one "joins", no summary is ready before it has. In one in which both
+    "pay", each says so in its summarizer and waits for the other there.
     """
-    warnings = Log()
+    log = Log()
     if broken is not None:
         break_leases(broken)
     store = open_store(path)
     handle = store.session(session)
     while hear()["word"] == "round":
         start = handle.context().last
-        overlap: str | None = at_barrier()["overlap"]
-        paid: list[str] = []
-
-        def summarise(
-            material: Material, start: int = start, overlap: str | None = overlap, paid: list[str] = paid
-        ) -> str:
-            paid.append(material.session)
-            if overlap is not None:
-                # Its own claim is one `compaction.started`, the other one's is the second.
-                await_record(handle, overlap, after=start, times=1 + (overlap == "compaction.started"))
-            return f"by {os.getpid()} in the round after record {start}"
-
-        result = handle.compact(summarise)
-        say("done", result=asdict(result), paid=len(paid), warnings=warnings.texts)
+        result, paid = _compact_one_round(handle, start, at_barrier()["overlap"])
+        say("done", result=asdict(result), paid=paid, warnings=log.texts)
     store.close()
+
+
+def _compact_one_round(handle: Session, start: int, overlap: str | None) -> tuple[CompactResult, int]:
+    workers: list[threading.Thread] = []
+
+    def summarise(material: Material) -> str:
+        workers.append(threading.current_thread())
+        if overlap == "joins":
+            await_record(handle, "compaction.joined", after=start)
+        elif overlap == "pay":
+            at_barrier()
+        return f"by {os.getpid()} in the round after record {start}"
+
+    result = handle.compact(summarise)
+    for worker in workers:
+        worker.join(PATIENCE)
+    return result, len(workers)
 
 
 def hold(
@@ -253,6 +261,18 @@ def hold_gate(path: str) -> None:
         fcntl.flock(gate, fcntl.LOCK_EX)
         say("holding")
         hear()
+
+
+def lock_when_told(path: str) -> None:
+    """Is about to write to a file, from when it is told to until it is told to let go."""
+    say("ready")
+    hear("lock")
+    connection = apsw.Connection(path)
+    connection.execute("begin immediate")
+    say("locked")
+    hear("let go")
+    connection.execute("commit")
+    connection.close()
 
 
 def hold_transaction(path: str, session: str) -> None:

@@ -137,7 +137,7 @@ def _opening(name: str, path: Path, at: int) -> None:
     _store(path, switch)
 
 
-def crash_everywhere(folder: str, name: str) -> None:
+def crash_everywhere(folder: str, name: str, first: int = 1) -> None:
     """Kills `name` before its first statement, its second, … and at last right after it has returned."""
     original = Path(folder, "original.db")
     if name == "opening a new store":
@@ -148,12 +148,12 @@ def crash_everywhere(folder: str, name: str) -> None:
     else:
         act = _operation
         prepare(str(original))
-    for at in range(1, MOST):
+    for at in range(first, MOST):
         copy = Path(folder, f"{at:03}.db")
         if original.exists():
             shutil.copy(original, copy)
         if _returned_before_the_kill(partial(act, name, copy, at)):
-            say("done", points=at, last=copy.name)
+            say("done", last=at)
             return
     raise AssertionError(f"{name!r} has more than {MOST} statements")
 
@@ -225,10 +225,25 @@ def append_until_told(path: str) -> None:
 
 def interrupted_writers(path: str) -> None:
     """Ctrl-C again and again in a main thread that writes, beside threads that write."""
+    acknowledged: list[str] = []
+    stop, busy = threading.Event(), threading.Semaphore(0)
+    armed = [False]  # no lock in it: the handler may come at any time
+
+    def interrupted(number: int, frame: object) -> None:
+        if armed[0]:
+            armed[0] = False
+            raise KeyboardInterrupt
+
+    def interrupt() -> None:
+        for _ in range(40):
+            for _ in range(7):
+                busy.acquire()
+            os.kill(os.getpid(), signal.SIGINT)
+        stop.set()
+
+    signal.signal(signal.SIGINT, interrupted)
     with Store(SqliteBackend(path)) as store:
         session = store.session("a")
-        acknowledged: list[str] = []
-        stop, busy = threading.Event(), threading.Semaphore(0)
 
         def write(name: str) -> None:
             for n in itertools.count():
@@ -238,25 +253,18 @@ def interrupted_writers(path: str) -> None:
                 acknowledged.append(f"{name} {n}")
                 busy.release()
 
-        def interrupt() -> None:
-            for _ in range(40):
-                for _ in range(7):
-                    busy.acquire()
-                os.kill(os.getpid(), signal.SIGINT)
-            stop.set()
-
-        threads = [threading.Thread(target=write, args=(name,)) for name in ("one", "two", "three")]
-        threads.append(threading.Thread(target=interrupt))
+        threads = [threading.Thread(target=write, args=(name,), daemon=True) for name in ("one", "two", "three")]
+        threads.append(threading.Thread(target=interrupt, daemon=True))
         for thread in threads:
             thread.start()
-        say("writing")
         times = 0
-        for n in itertools.count():
+        while not stop.is_set():
             try:
-                write(f"main {n}")
-                break
+                armed[0] = True
+                write(f"main {times}")
             except KeyboardInterrupt:
                 times += 1
+        armed[0] = False
         for thread in threads:
             thread.join()
         session.append({"role": "user", "content": "the end"})
@@ -277,6 +285,7 @@ def forks(path: str) -> None:
     pid = os.fork()
     if pid == 0:
         _exit_with(lambda: _forked(session, claim, told, answer))
+    os.close(answer)
     session.append({"role": "user", "content": "from the parent"})
     parent.append("from the parent")
     _read_to(heard, "claim refused")
@@ -296,13 +305,9 @@ def forks(path: str) -> None:
 def _forked(session: Session, claim: Claim, told: int, answer: int) -> None:
     journal = session._journal
     followed = next(r for r in session.follow(12) if r.kind == "message" and r.body["content"] == "from the parent")
-    for act in (lambda: journal.renew(claim), lambda: journal.commit(claim, "no", cut=claim.upto)):
-        try:
-            act()
-        except OnefoldError as error:
-            assert "belongs to process" in str(error)
-        else:
-            raise AssertionError("a claim of the parent was taken from the child")
+    assert _refused(lambda: journal.renew(claim))
+    assert _refused(lambda: journal.commit(claim, "no", cut=claim.upto))
+    assert _refused(lambda: journal.fail(claim, "no", None))
     os.write(answer, b"claim refused\n" + followed.body["content"].encode() + b"\n")
     _append_and_tell(session, "early", answer)
     _read_to(told, "the parent has closed")
@@ -310,6 +315,14 @@ def _forked(session: Session, claim: Claim, told: int, answer: int) -> None:
     assert len([r for r in session.read() if r.kind == "message"]) == 12 + 1 + 20 + 20
     result = session.compact(base=session.head)
     assert result.applied, result
+
+
+def _refused(act: Act) -> bool:
+    try:
+        act()
+    except OnefoldError as error:
+        return "belongs to process" in str(error)
+    return False
 
 
 def _append_and_tell(session: Session, name: str, answer: int) -> None:

@@ -69,7 +69,7 @@ class BadDisk:
         self.failing_syncs = 0
         """How many of the next syncs of the log fail."""
         self.room: int | None = None
-        """How many more bytes of log fit; None for any number."""
+        """How many bytes the log may have; None for any number."""
         self._vfs: apsw.VFS | None = None
 
     def __enter__(self) -> BadDisk:
@@ -87,13 +87,11 @@ class BadDisk:
     def sync(self) -> None:
         if self.failing_syncs > 0:
             self.failing_syncs -= 1
-            raise _io_error("the disk did not sync", apsw.SQLITE_IOERR_FSYNC)
+            raise apsw.exception_for(apsw.SQLITE_IOERR_FSYNC)
 
-    def write(self, size: int) -> None:
-        if self.room is not None:
-            if size > self.room:
-                raise apsw.FullError("the disk is full")
-            self.room -= size
+    def write(self, end: int) -> None:
+        if self.room is not None and end > self.room:
+            raise apsw.FullError("the disk is full")
 
 
 class _Vfs(apsw.VFS):
@@ -119,14 +117,8 @@ class _File(apsw.VFSFile):
 
     def xWrite(self, data: bytes, offset: int) -> None:
         if self._is_log:
-            self._disk.write(len(data))
+            self._disk.write(offset + len(data))
         super().xWrite(data, offset)
-
-
-def _io_error(text: str, code: int) -> apsw.IOError:
-    error = apsw.IOError(text)
-    error.extendedresult = code
-    return error
 
 
 class LostAnswers:
@@ -160,7 +152,7 @@ class _Forgetful(apsw.Connection):
         if statements == "commit" and self.faults.often > 0 and self.total_changes() > self.before:
             self.faults.often -= 1
             self.faults.failed.append(self)
-            raise _io_error("the answer to COMMIT was lost", apsw.SQLITE_IOERR_FSYNC)
+            raise apsw.exception_for(apsw.SQLITE_IOERR_FSYNC)
         return answer
 
 
@@ -276,5 +268,7 @@ def damage(path: Path, *statements: str) -> None:
 
 def prints(path: Path) -> dict[str, tuple[str, int]]:
     """Hash and time of change of a store's file and of every file beside it, but for the gate and shared memory."""
-    files = [f for f in path.parent.iterdir() if f.name.startswith(path.name) and not f.name.endswith(("-gate", "-shm"))]
+    files = [
+        f for f in path.parent.iterdir() if f.name.startswith(path.name) and not f.name.endswith(("-gate", "-shm"))
+    ]
     return {f.name: (hashlib.sha256(f.read_bytes()).hexdigest(), f.stat().st_mtime_ns) for f in files}

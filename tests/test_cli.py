@@ -289,6 +289,19 @@ def test_a_reader_that_leaves_early_ends_it_quietly(store: Path) -> None:
     os.close(writer)
 
 
+def test_output_that_cannot_be_written_is_an_error_and_not_half_an_answer(store: Path) -> None:
+    command = [sys.executable, "-m", "onefold", "export", "talk", "--store", str(store)]
+
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+    closed = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, timeout=60, check=False)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"onefold: could not read or write")
+    assert done.stderr.count(b"\n") == 1
+    assert closed.stderr == b""
+
+
 # ---------------------------------------------------------------------- sessions
 
 
@@ -391,14 +404,14 @@ def test_show_flags_a_tool_result_without_its_call_and_context_leaves_it_out(sto
 @pytest.mark.parametrize("full", [[], ["--full"]])
 def test_what_a_session_says_cannot_act_on_the_terminal(tmp_path: Path, full: list[str]) -> None:
     with onefold.open(tmp_path / "odd.db") as opened:
-        opened.session("odd").append({"role": "user", "content": ODD}, actor="ada\u200f")
+        opened.session("odd").append({"role": "user", "content": ODD})
 
     for command in ("show", "context"):
         done = run(tmp_path, command, "odd", "--store", "odd.db", *full)
 
         assert done.returncode == 0, done.stderr
         assert r"lone \ud800, red \x1b[31m, back \u202e, bell \x07, [bold]no[/bold] :smile:" in done.stdout
-        assert not set("\x1b\u202e\u200f\x07") & set(done.stdout)
+        assert not set("\x1b\u202e\x07") & set(done.stdout)
 
 
 def test_a_terminal_is_not_attacked_by_a_session_either(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,8 @@ from onefold import (
     KeyConflict,
     Moved,
     OnefoldError,
+    Record,
+    Segment,
     Session,
     SessionNotFound,
     Store,
@@ -20,9 +23,10 @@ from onefold import (
 )
 from onefold.journal import contract
 from onefold.journal.contract import Journal
-from onefold.messages import draft
-from onefold.model import Draft, Json
-from tests.conftest import CountedIds, StoppedClock, claimed, running, said, who
+from onefold.journal.seam import Transaction
+from onefold.messages import draft, encode
+from onefold.model import Draft, Json, KeyUse
+from tests.conftest import NOON, CountedIds, StoppedClock, claimed, running, said, who
 from tests.helpers import PATIENCE, kinds
 
 
@@ -98,6 +102,29 @@ def test_one_bad_message_among_many_keeps_all_of_them_out(session: Session) -> N
         session.append([said(1), {"role": "nobody"}, said(2)])
 
     assert session.state == before
+
+
+def test_a_transaction_that_fails_half_way_leaves_nothing_behind(store: Store, session: Session) -> None:
+    journal, known = store.journal, session.state
+    before = (known, list(session.read()), session.segments(), list(store.sessions()))
+    record = Record(8, "half", "message", NOON, said(8))
+
+    def half(tx: Transaction) -> None:
+        tx.add("s", record, encode(said(8)))
+        tx.put_session(replace(known, last=8, messages=7))
+        tx.put_key("s", "half", KeyUse(8, 1, "digest"))
+        tx.add_input("s", 8)
+        tx.add_segment("s", Segment(8, 1, 5, "compaction", NOON))
+        tx.add("new", replace(record, number=1), encode(said(8)))
+        tx.put_session(replace(known, id="new"))
+        raise LookupError("half way")
+
+    with pytest.raises(LookupError, match="half way"):
+        journal.backend.write("s", half)
+
+    assert (session.state, list(session.read()), session.segments(), list(store.sessions())) == before
+    assert session.take() is None
+    assert session.append(said(7), key="half").numbers == (8,)
 
 
 def test_record_ids_are_all_different(session: Session) -> None:
@@ -289,8 +316,15 @@ def test_wait_returns_at_once_if_the_record_is_there_and_false_if_it_does_not_co
     assert not journal.wait("s", 7, timeout=0.02)
 
 
-def test_wait_ends_when_a_record_comes(session: Session, journal: Journal) -> None:
-    appending = threading.Thread(target=lambda: session.append(said(7)))
+def test_wait_ends_when_a_record_comes(session: Session, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting, wait = threading.Event(), journal.backend.wait
+
+    def noticed(version: int, timeout: float) -> None:
+        waiting.set()
+        wait(version, timeout)
+
+    monkeypatch.setattr(journal.backend, "wait", noticed)
+    appending = threading.Thread(target=lambda: waiting.wait(PATIENCE) and session.append(said(7)))
     appending.start()
 
     assert journal.wait("s", 7, timeout=PATIENCE)

@@ -7,6 +7,7 @@ import pytest
 from onefold import (
     Compaction,
     Moved,
+    OnefoldError,
     Session,
 )
 from onefold.journal.contract import Journal
@@ -102,6 +103,16 @@ def test_a_request_on_a_segment_that_never_was_is_an_error(session: Session, jou
     assert session.state.last == 7
 
 
+@pytest.mark.parametrize("attempts", [0, -1])
+def test_a_request_for_no_attempts_is_refused_since_nobody_could_ever_end_it(
+    session: Session, journal: Journal, attempts: int
+) -> None:
+    with pytest.raises(OnefoldError, match="at least one attempt"):
+        journal.request("s", attempts=attempts)
+
+    assert session.state.last == 7
+
+
 def test_a_person_passes_the_wait_after_a_failure_but_not_the_count_of_attempts(
     session: Session, journal: Journal
 ) -> None:
@@ -161,6 +172,7 @@ def test_the_bound_is_per_segment(session: Session, journal: Journal) -> None:
     for _ in range(3):
         exhausted(journal)
     journal.commit(running(journal), "short", 5)
+    exhausted(journal)
 
     assert journal.request("s", trigger="threshold").outcome == "opened"
 
@@ -301,6 +313,15 @@ def test_no_renewal_goes_beyond_the_attempts_longest_life_f45(
     assert journal.renew(claim) is None
     assert journal.holder("s") is None
     assert claimed(journal, name="other").attempt == 2
+
+
+def test_a_clock_set_back_gives_no_attempt_a_longer_life_f45(
+    session: Session, journal: Journal, clock: StoppedClock
+) -> None:
+    claim = running(journal)
+    clock.advance(-HOUR)
+
+    assert journal.renew(claim) is None
 
 
 def test_a_wedged_worker_that_renews_for_ever_is_taken_over_f45(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from onefold import CompactResult, Material, Policy, Session, Store, Summary
+from onefold.compaction.run import gather
 from onefold.compaction.summarizers import Made
 from onefold.model import Held
 from tests.conftest import StoppedClock, claimed, running, said, who
@@ -118,6 +121,15 @@ def test_the_material_has_the_previous_summary_and_only_what_is_cut(session: Ses
     again = session.state.cut
     assert two.messages == [r.body for r in session.read(cut, again) if r.kind == "message"]
     assert session.context().summary == "the second summary"
+
+
+def test_an_attempt_works_with_nothing_that_came_after_its_claim_f20(session: Session, store: Store) -> None:
+    claim = running(store.journal)
+    session.append(said(7))
+
+    work = gather(store.journal, claim)
+
+    assert [r.number for r in work.messages] == [2, 3, 4, 5, 6, 7]
 
 
 def test_context_variables_of_the_caller_reach_the_summarizer(session: Session) -> None:
@@ -273,6 +285,10 @@ def boom(material: Material) -> Made:
     raise RuntimeError("the model is gone")
 
 
+async def cancelled(material: Material) -> Made:
+    raise asyncio.CancelledError("timed out")
+
+
 def garbage(value: object) -> Callable[[Material], Made]:
     return lambda m: value  # type: ignore[return-value]
 
@@ -283,6 +299,8 @@ async def async_garbage(material: Material) -> Made:
 
 BAD: dict[str, tuple[Callable[[Material], object], str]] = {
     "raises": (boom, "RuntimeError: the model is gone"),
+    "is cancelled": (cancelled, "CancelledError"),
+    "exits": (lambda m: sys.exit("enough"), "SystemExit: enough"),
     "none": (garbage(None), "TypeError: a summarizer returns a str or a Summary, not a NoneType"),
     "number": (garbage(5), "TypeError: a summarizer returns a str or a Summary, not a int"),
     "bytes": (garbage(b"text"), "TypeError: a summarizer returns a str or a Summary, not a bytes"),

@@ -6,6 +6,7 @@ import pytest
 
 from onefold import OnefoldError, Session, Store
 from onefold.compaction.context import Boundary, Context, render
+from onefold.journal.contract import Journal
 from onefold.messages import codec
 from onefold.model import Header, Json, Record, Segment
 from tests.conftest import claimed, running, said
@@ -98,8 +99,7 @@ def test_a_message_that_answers_calls_of_two_groups_stands_once_after_both() -> 
     assert context.numbers == (50, 51, 52)
 
 
-def test_the_context_of_an_older_segment_is_still_there(session: Session) -> None:
-    journal = session._journal
+def test_the_context_of_an_older_segment_is_still_there(session: Session, journal: Journal) -> None:
     whole = session.context()
     compacted = journal.commit(running(journal), "short", 5)
     session.append(said(7))
@@ -127,8 +127,7 @@ def test_a_segment_that_never_was_has_no_context(session: Session) -> None:
         session.context(segment=5)
 
 
-def test_records_of_other_kinds_are_no_part_of_a_context(session: Session) -> None:
-    journal = session._journal
+def test_records_of_other_kinds_are_no_part_of_a_context(session: Session, journal: Journal) -> None:
     journal.request("s")
     claim = claimed(journal)
     session.queue(said(7))

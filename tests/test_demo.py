@@ -73,7 +73,7 @@ def test_the_demo_plays_and_its_numbers_are_right(tmp_path: Path) -> None:
         assert {c.state for c in done} == {"committed"}
         assert len(done) == found["committed"] == session.state.segments - 1
         assert sum(c.requests for c in done) == found["requested"]
-        assert sorted(c.attempts for c in done)[-2:] == [2, 2]
+        assert sum(c.attempts > 1 for c in done) >= 2, "one after a kill, one after a stop"
         assert session.state.messages == found["messages"]
         assert session.holder() is None
 

@@ -7,6 +7,7 @@ failed can still stand after recovery, so "nothing was written" has to be made t
 from __future__ import annotations
 
 import itertools
+import linecache
 import shutil
 import sys
 import threading
@@ -236,7 +237,7 @@ def test_one_bad_append_never_fails_its_neighbours(path: Path) -> None:
             tx.add("a", Record(1, "x", "message", 0.0, {}), "{}")
 
         def gives_up(tx: Transaction) -> None:
-            tx.add("a", Record(3, "y", "message", 0.0, {}), "{}")
+            tx.add("a", Record(4, "y", "message", 0.0, {}), "{}")
             raise ZeroDivisionError("a bug of its own")
 
         with HeldLine(backend) as line:
@@ -303,7 +304,7 @@ def test_a_disk_that_is_full_at_commit_fails_only_what_does_not_fit(held_disk: S
         line.behind("one", lambda: session.append(_user("one")))
         line.behind("big", lambda: session.append(_user("x" * 900_000)))
         line.behind("two", lambda: session.append(_user("two")))
-        disk.room = 300_000
+        disk.room = 500_000
 
     assert isinstance(line.answers["one"], Appended)
     assert isinstance(line.answers["two"], Appended)
@@ -533,25 +534,30 @@ def _interrupted_at(at: int) -> tuple[bool, list[str], Any]:
     done: list[str] = []
     joined = threading.Event()
     waiting: list[threading.Thread] = []
-    line = Line(lambda batch: run(batch), _nothing)
-    line._waiting = tickets = Announced()
+    tickets = Announced()
 
     def run(batch: list[Ticket]) -> None:
         if not waiting and not joined.is_set():
-            other = threading.Thread(target=lambda: line.submit(Ticket(lambda _: done.append("waiting"), 0)), daemon=True)
+            other = threading.Thread(
+                target=lambda: line.submit(Ticket(lambda _: done.append("waiting"), 0)), daemon=True
+            )
             waiting.append(other)
             other.start()
             tickets.came.acquire(timeout=30)
             assert tickets.came.acquire(timeout=30)
         _settle_all(batch)
 
+    line = Line(run, _nothing)
+    line._waiting = tickets
     lines = itertools.count(1)
     hit: list[int] = []
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
         if frame.f_code.co_filename != turns.__file__:
             return None
-        if event == "line" and not hit and next(lines) == at:
+        # The call that ends a `with` is no place where Python looks for signals, though its line is traced once more.
+        source = linecache.getline(turns.__file__, frame.f_lineno).strip()
+        if event in ("call", "line") and not source.startswith("with ") and not hit and next(lines) == at:
             hit.append(frame.f_lineno)
             raise KeyboardInterrupt
         return trace
@@ -690,7 +696,6 @@ class _Interruptible(apsw.Connection):
 def test_a_real_ctrl_c_while_waiting_neither_loses_a_write_nor_stops_the_store(path: Path) -> None:
     """A real SIGINT, in a process of its own, in the middle of many threads that write."""
     with Child("interrupted_writers", module=HERE, path=str(path)) as child:
-        child.hear("writing")
         done = child.hear("done")
         assert child.end() == 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, takewhile
 
 import hypothesis.strategies as st
 import pytest
@@ -217,6 +217,14 @@ def test_a_cut_that_would_not_shrink_the_context_enough_is_no_cut_f42(history: l
     assert found.reason.startswith("no progress")
 
 
+def test_a_huge_message_that_reaches_into_the_tail_does_not_stay_for_ever() -> None:
+    history = [user("x" * 9000), answer("x" * 40), user("x" * 40)]
+
+    found = planned(history, policy=Policy(tail_tokens=1000, tail_share=0.9, tail_messages=2))
+
+    assert found == Plan(3, ())
+
+
 def test_nothing_new_is_nothing_to_compact() -> None:
     found = plan([], kept=numbered([system()]), total=500, first=False, policy=SMALL)
 
@@ -291,9 +299,25 @@ def test_a_cut_is_legal_exactly_if_it_separates_nothing_f26(history: list[Json])
     assert group(messages).orphans == {n for n, h in messages if h.closes and n not in in_pairs}
 
 
+def wanted(policy: Policy, total: int) -> int:
+    return min(policy.tail_tokens, int(total * policy.tail_share))
+
+
+def tail_of(messages: Sequence[Numbered], cut: int) -> int:
+    return sum(h.tokens for n, h in messages if n >= cut)
+
+
+def saved(messages: Sequence[Numbered], cut: int) -> int:
+    """What a cut takes away, the system prompt and the last user message being kept."""
+    prompt = [n for n, _ in takewhile(lambda m: m[1].role in ("system", "developer"), messages)]
+    asked = [n for n, h in messages if h.role == "user"][-1:]
+    return sum(h.tokens for n, h in messages if n < cut and n not in (*prompt, *asked))
+
+
 @given(_histories(12), _policies)
 @settings(max_examples=300)
 def test_a_planned_cut_keeps_what_must_stay_for_any_history_f26(history: list[Json], policy: Policy) -> None:
+    """The tail is whole, unless no cut that leaves it would save enough: then its least number of messages."""
     messages = numbered(history, step=3)
     total = sum(h.tokens for _, h in messages)
 
@@ -307,7 +331,9 @@ def test_a_planned_cut_keeps_what_must_stay_for_any_history_f26(history: list[Js
     assert list(found.kept) == sorted(found.kept)
     assert all(n < found.cut for n in found.kept)
     assert len(stays) >= policy.tail_messages
-    assert sum(h.tokens for _, h in stays) >= min(policy.tail_tokens, int(total * policy.tail_share))
+    if tail_of(messages, found.cut) < wanted(policy, total):
+        whole = [c for c in legal_cuts(messages)[1:] if tail_of(messages, c) >= wanted(policy, total)]
+        assert all(saved(messages, c) < max(1, int(total * policy.shrink * 2)) for c in whole)
     said = [n for n, h in messages if h.role == "user"]
     assert not said or said[-1] >= found.cut or said[-1] in found.kept
     for number, header in messages:
@@ -372,6 +398,9 @@ def check_context(story: Story, context: Context) -> None:
             fence = next(story.fences[s.number] for s in session.segments() if s.cut > call)
             assert number > fence
             assert any(h.role == "assistant" for n, h in everything if call < n < fence)
+
+    # the session's own count of its size is the context's, but for what is left out
+    assert session.state.tokens == context.tokens + sum(h.tokens for n, h in everything if n in context.left_out)
 
     said = [n for n, h in everything if h.role == "user"]
     assert not said or said[-1] in shown

@@ -9,11 +9,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import apsw
 import pytest
 
 import onefold
 from onefold import Store
-from onefold.journal.sqlite import gate
+from onefold.journal.sqlite import SqliteBackend, gate
+from onefold.journal.sqlite.backend import connect
 from onefold.model import Appended, Lease, Segment
 from tests.helpers import PATIENCE, Child, await_record, contents, converse, counted, kinds, quick, talk, together
 
@@ -52,7 +54,7 @@ def test_two_processes_compact_at_once_and_each_round_has_one_segment_and_one_bi
             converse(session, 6, start=6 * n + 1)
             for child in (a, b):
                 child.say("round")
-            together(a, b, overlap="compaction.joined" if n % 4 == 0 else None)
+            together(a, b, overlap="joins" if n % 4 == 0 else None)
             one, other = a.hear("done"), b.hear("done")
 
             assert one["result"]["id"] == other["result"]["id"]
@@ -301,7 +303,7 @@ def test_processes_that_make_the_same_store_and_session_at_once_get_the_same(tmp
 
     with ExitStack() as stack:
         children = [stack.enter_context(Child("create_rounds", who=name)) for name in names]
-        for n in range(30):
+        for n in range(20):
             path = str(tmp_path / f"{n}.db")
             for child in children:
                 child.say("round", path=path)
@@ -315,6 +317,35 @@ def test_processes_that_make_the_same_store_and_session_at_once_get_the_same(tmp
                 by_number = {t["number"]: name for t, name in zip(told, names, strict=True)}
                 assert [r.body["content"] for r in session.read(2)] == [by_number[i] for i in (2, 3, 4)]
                 assert store.verify().healthy
+
+
+def test_a_store_that_another_process_is_just_making_is_waited_for(path: str) -> None:
+    """SQLite refuses to switch a file to WAL while another one is at it, at once and without waiting."""
+    with Child("lock_when_told", path=path) as child:
+        child.hear("ready")
+        seen: list[str] = []
+
+        def watched(path: str) -> apsw.Connection:
+            connection = connect(path)
+
+            def trace(_: object, statement: str, __: object) -> bool:
+                seen.append(statement)
+                if "journal_mode" in statement and "locked" not in seen:
+                    child.say("lock")
+                    seen.append(child.hear("locked")["word"])
+                elif statement == "begin exclusive" and "locked" in seen:
+                    child.say("let go")
+                return True
+
+            connection.exec_trace = trace
+            return connection
+
+        with Store(SqliteBackend(path, connect=watched)) as store:
+            store.session("s").append({"role": "user", "content": "first"})
+
+    assert "begin exclusive" in seen[seen.index("locked") :]
+    with onefold.open(path, create=False) as store:
+        assert kinds(store.session("s")) == ["segment.opened", "message"]
 
 
 # ---------------------------------------------------------------------- dying at a bad moment

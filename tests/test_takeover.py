@@ -276,7 +276,8 @@ def test_two_processes_without_a_working_lease_pay_twice_and_fork_never(path: st
             converse(session, 6, start=6 * n + 1)
             for child in (a, b):
                 child.say("round")
-            together(a, b, overlap="compaction.started")
+            together(a, b, overlap="pay")
+            together(a, b)  # both are in their summarizers now
             one, other = a.hear("done"), b.hear("done")
 
             assert one["paid"] == other["paid"] == 1

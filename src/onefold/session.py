@@ -89,6 +89,8 @@ class Session:
             raise InvalidMessage(f"session {self.id!r}: there is nothing to append; give a message or a list of them")
         if key is not None:
             check_name("key", key)
+        if actor is not None:
+            check_name("actor", actor)
         return self._journal.append(self.id, [self._draft(m, format, actor) for m in given], key=key)
 
     def read(self, start: int = 1, stop: int | None = None) -> Iterator[Record]:
@@ -169,12 +171,17 @@ class Session:
                          actor=actor)  # fmt: skip
         except InvalidMessage as error:
             raise InvalidMessage(f"session {self.id!r}: {error}") from None
-        if len(made.data) > MESSAGE_LIMIT:
+        if (size := _bytes(made.data)) > MESSAGE_LIMIT:
             raise TooLarge(
-                f"session {self.id!r}: a message of {len(made.data):,} bytes is over the limit of {MESSAGE_LIMIT:,}; "
+                f"session {self.id!r}: a message of {size:,} bytes is over the limit of {MESSAGE_LIMIT:,}; "
                 "nothing was written. Keep large content in a file and send its path"
             )
         return made
+
+
+def _bytes(data: str) -> int:
+    """The size of a JSON text, counted only where it can matter."""
+    return len(data.encode()) if len(data) * 4 > MESSAGE_LIMIT else len(data)
 
 
 def check_name(what: str, name: str) -> None:

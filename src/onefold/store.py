@@ -33,6 +33,8 @@ class Store:
         ids: Ids = random_id,
         agent: str | None = None,
     ) -> None:
+        if agent is not None:
+            check_name("agent", agent)
         self.journal = Journal(backend, ids=ids)
         self.policy = policy or Policy()
         self._summarizer = summarizer

@@ -11,13 +11,18 @@ import sys
 def main() -> None:
     """The program `onefold`. Exit codes: 0 fine, 1 findings or refused, 2 wrong use or could not look."""
     from onefold.cli.app import app
-    from onefold.cli.output import finish, line_on_stderr
+    from onefold.cli.output import finish, line_on_stderr, prepare
     from onefold.errors import OnefoldError
 
+    prepare()
     try:
-        app(prog_name="onefold")
+        try:
+            app(prog_name="onefold")
+        finally:
+            finish()
     except OnefoldError as error:
         line_on_stderr(str(error))
         sys.exit(2)
-    finally:
-        finish()
+    except OSError as error:
+        line_on_stderr(f"could not read or write: {error}")
+        sys.exit(2)

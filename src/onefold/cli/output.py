@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from onefold.messages import encode
@@ -120,19 +121,34 @@ def refuse(text: str) -> NoReturn:
     raise SystemExit(1)
 
 
+def prepare() -> None:
+    """Before the first word: a program may be started without stdout or stderr."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  it is open as long as the program
+
+
 def finish() -> None:
-    """Sends what is still in the buffer, before the interpreter would complain of a reader that left."""
+    """Sends what is still in the buffer, before the interpreter would complain that it cannot."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _reader_left()
+        _to_nowhere()
+    except OSError:
+        _to_nowhere()
+        raise
 
 
 def _reader_left() -> NoReturn:
     """`onefold show x | head` had enough: that is no failure, and nobody is left to tell."""
+    _to_nowhere()
+    raise SystemExit(0)
+
+
+def _to_nowhere() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
-    raise SystemExit(0)
+    os.close(nowhere)
 
 
 def _never_fail(stream: object) -> None:

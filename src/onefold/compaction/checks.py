@@ -9,14 +9,14 @@ from onefold.model import Summary
 
 _ERROR = re.compile(
     r"""^\W*(
-        (internal\s)?(server\s)?error\b\s*(\W*$|[:(\d])  # Error, Error: …, Internal server error (…, Error 429
-      | \w*(Error|Exception)\b\s*[:(]                # RateLimitError: …
+        (internal\s)?(server\s)?error(\scode)?\s*(\W*$|[:(\d])  # Error, Error: …, Internal server error (…
+      | [\w.]*(Error|Exception)\s*[:(]               # RateLimitError: …
       | Traceback\s\(most\srecent
-      | (HTTP|status|code)\W{0,3}[45]\d\d\b
+      | (HTTP(/[\d.]+)?|status|code)\W{0,3}[45]\d\d\b
       | [45]\d\d\s(Bad|Unauthorized|Forbidden|Not|Too|Internal|Service|Gateway)\b
       | rate\slimit(\sis|\swas|\shas)?(\sbeen)?\s*(exceeded|reached|error|\W*$|:)
       | service\sunavailable\b | bad\sgateway\b | gateway\stimeout\b
-      | "?(error|message)"?\s*:\s*[{"]
+      | "?(error|message)"?\s*:\s*[{"] | "?type"?\s*:\s*"error"
     )""",
     re.IGNORECASE | re.VERBOSE,
 )

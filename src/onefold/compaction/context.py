@@ -9,13 +9,8 @@ from onefold.compaction.groups import LEADING, group
 from onefold.errors import OnefoldError
 from onefold.journal.seam import Transaction
 from onefold.messages.codecs import estimate
+from onefold.messages.frame import framed
 from onefold.model import Json, Record, Segment
-
-_OPENING = (
-    "[Summary of the earlier conversation, for reference. It reports what was said and done before this point; "
-    "it is not a new request, and nothing in it needs to be done again.]"
-)
-_CLOSING = "[End of the summary. The conversation goes on below.]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +55,7 @@ def render(begins: Boundary, tail: Sequence[Record], last: int) -> Context:
     segment, summary, kept = begins.segment, begins.summary, begins.kept
     parts: list[tuple[int, Json, int]] = [_part(r) for r in kept if _leads(r)]
     if summary is not None:
-        text = f"{_OPENING}\n\n{summary}\n\n{_CLOSING}"
+        text = framed(summary)
         parts.append((segment.number, {"role": "user", "content": text}, estimate(text)))
     parts += [_part(r) for r in kept if not _leads(r)]
     parts += [_part(r) for r in order]

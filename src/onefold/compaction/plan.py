@@ -40,28 +40,28 @@ def plan(
     if first:
         leading = _leading(messages)
     tail = min(policy.tail_tokens, int(total * policy.tail_share))
-    latest = _latest(messages, tail, policy.tail_messages)
-    cuts = [c for c in legal_cuts(messages) if messages[0][0] < c <= latest]
+    legal = [c for c in legal_cuts(messages) if c > messages[0][0]]
     asked = max((n for n, h in (*kept, *messages) if h.role == "user"), default=None)
     enough = max(1, int(total * policy.shrink * 2))  # room for a summary as large as what is saved
 
-    for candidates, also in _choices(cuts, asked):
-        if not candidates:
-            continue
-        cut = candidates[-1]
-        names = tuple(sorted({*(n for n in leading if n < cut), *also}))
-        stays = sum(h.tokens for n, h in (*kept, *messages) if n in names)
-        gone = sum(h.tokens for n, h in messages if n < cut) + sum(h.tokens for _, h in kept)
-        if gone - stays >= enough:
-            return Plan(cut, names)
+    # A huge tool result near the end would fill the tail alone, for ever: then the least tail has to do.
+    for least in (tail, 0):
+        latest = _latest(messages, least, policy.tail_messages)
+        for cut, also in _choices([c for c in legal if c <= latest], asked):
+            names = tuple(sorted({*(n for n in leading if n < cut), *also}))
+            stays = sum(h.tokens for n, h in (*kept, *messages) if n in names)
+            gone = sum(h.tokens for n, h in messages if n < cut) + sum(h.tokens for _, h in kept)
+            if gone - stays >= enough:
+                return Plan(cut, names)
     return NoCut("no progress: what may be cut is less than a cut would have to save")
 
 
-def _choices(cuts: list[int], asked: int | None) -> list[tuple[list[int], tuple[int, ...]]]:
-    """First without touching the turn that the last user message opened, then inside it."""
-    if asked is None:
-        return [(cuts, ())]
-    return [([c for c in cuts if c <= asked], ()), ([c for c in cuts if c > asked], (asked,))]
+def _choices(cuts: list[int], asked: int | None) -> list[tuple[int, tuple[int, ...]]]:
+    """The newest cut that leaves alone the turn that the last user message opened; then the newest inside it."""
+    before = [c for c in cuts if asked is None or c <= asked]
+    inside = [c for c in cuts if asked is not None and c > asked]
+    found: list[tuple[int, tuple[int, ...]]] = [(before[-1], ())] if before else []
+    return [*found, (inside[-1], (asked,))] if inside and asked is not None else found
 
 
 def _leading(messages: Sequence[Numbered]) -> tuple[int, ...]:

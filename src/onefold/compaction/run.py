@@ -113,7 +113,7 @@ class Attempt:
             self._summarise_and_commit()
         except CommitRefused as refused:
             log.info("%s", refused)
-        except Exception as error:
+        except BaseException as error:  # a cancelled coroutine or an exit ends the attempt as well
             self._fail(f"{type(error).__name__}: {error}", self._policy.retry_after(self.claim.attempt))
         finally:
             self._over.set()

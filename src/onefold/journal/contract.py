@@ -39,6 +39,7 @@ from onefold.journal.seam import Backend, Taken, Transaction
 from onefold.journal.verify import heal
 from onefold.messages import digest, encode
 from onefold.messages.codecs import estimate
+from onefold.messages.frame import framed
 from onefold.model import (
     CANCELLED,
     COMMITTED,
@@ -175,6 +176,8 @@ class Journal:
         Opens one, joins the open one, or learns that the head has moved on already. A person (trigger "manual")
         passes the wait after a failure and the bound on automatic ones, never the count of attempts.
         """
+        if attempts < 1:
+            raise OnefoldError(f"session {session!r}: a compaction needs at least one attempt, not {attempts}")
 
         def work(tx: Transaction) -> Requested:
             state = _known(tx, session)
@@ -337,7 +340,9 @@ class Journal:
             by_name = [tx.record(claim.session, n) for n in sorted({*kept})]
             if len(by_name) < len(kept) or any(r is None or r.kind != MESSAGE or r.number >= cut for r in by_name):
                 raise _refused(CommitRefused, claim, f"not all it keeps, {list(kept)}, are messages before its cut")
-            after = estimate(made.text) + _tokens_of(tx, claim.session, kept) + tx.tokens_from(claim.session, cut)
+            after = (
+                estimate(framed(made.text)) + _tokens_of(tx, claim.session, kept) + tx.tokens_from(claim.session, cut)
+            )
             body = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2}
             moved: dict[str, Json] = {
                 "base": claim.base,
@@ -374,7 +379,8 @@ class Journal:
             if current.state != "running" or current.fence != claim.fence:
                 return current
             final = retry_after is None or current.attempts >= current.attempts_allowed
-            body = {"compaction": current.id, "attempt": current.attempts, "cause": error, "final": final}
+            cause = error.encode("utf-8", "replace").decode()  # for people, and never refused for its text
+            body = {"compaction": current.id, "attempt": current.attempts, "cause": cause, "final": final}
             if not final:
                 wait = retry_after or 0.0
                 body |= {"retry_after": wait, "not_before": round(tx.now + wait, 6)}
@@ -424,7 +430,7 @@ class Journal:
                 "summary_of": older.summary,
                 "kept": list(older.kept),
                 "tokens_before": state.tokens,
-                "tokens_after": after + (estimate(said.body["summary"]) if said else 0),
+                "tokens_after": after + (estimate(framed(said.body["summary"])) if said else 0),
             }
             state = self._open_segment(tx, state, moved)
             tx.put_session(state)

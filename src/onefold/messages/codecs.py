@@ -42,7 +42,7 @@ class OpenAIChat:
         if not isinstance(body, dict):
             raise InvalidMessage(f"a chat message is an object with a role, not a {type(body).__name__}")
         role = body.get("role")
-        if role not in _CHAT_ROLES:
+        if not isinstance(role, str) or role not in _CHAT_ROLES:
             raise InvalidMessage(
                 f"{role!r} is no role of a chat message; use one of {', '.join(sorted(_CHAT_ROLES))}, "
                 "or format='json' for other shapes"

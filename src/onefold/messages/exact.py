@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator
 
 import orjson
@@ -18,6 +19,8 @@ from onefold.errors import InvalidMessage
 from onefold.model import Json
 
 _CAREFUL = " "
+_DEEPEST = 400  # far below the interpreter's limit, so that whoever reads it has room for calls of its own
+_SPLIT = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def encode(value: Json) -> str:
@@ -28,7 +31,10 @@ def encode(value: Json) -> str:
     except (orjson.JSONEncodeError, RecursionError):
         text, same = _encode_carefully(value)
     if not same:
-        where, why = next(_unfaithful(value, "message"), ("message", "it would not come back equal"))
+        try:
+            where, why = next(_unfaithful(value, "message"), ("message", "it would not come back equal"))
+        except RecursionError:
+            where, why = "message", "it is nested too deeply to be stored, or contains itself"
         raise InvalidMessage(f"{where}: {why}; nothing was written")
     return text
 
@@ -56,11 +62,22 @@ def digest(previous: str, kind: str, format: str | None, body: Json) -> str:
 def _encode_carefully(value: Json) -> tuple[str, bool]:
     try:
         text = _CAREFUL + json.dumps(value, allow_nan=False, separators=(",", ":"))
-        return text, json.loads(text) == value
+        deep, same = _deep(value), json.loads(text) == value
     except RecursionError:
-        raise InvalidMessage("message: it is nested too deeply to be stored; nothing was written") from None
+        deep, same = True, False
     except (TypeError, ValueError):
         return "", False
+    if deep:
+        raise InvalidMessage("message: it is nested too deeply to be stored; nothing was written")
+    return text, same
+
+
+def _deep(value: Json) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST):
+        inside = (v.values() if isinstance(v, dict) else v for v in level if isinstance(v, dict | list))
+        level = [item for items in inside for item in items]
+    return bool(level)
 
 
 def _unfaithful(value: Json, path: str) -> Iterator[tuple[str, str]]:
@@ -71,9 +88,13 @@ def _unfaithful(value: Json, path: str) -> Iterator[tuple[str, str]]:
         for key, item in value.items():
             if not isinstance(key, str):
                 yield path, f"the key {key!r} is no string and would come back as one"
+            else:
+                yield from _unfaithful(key, path)
             yield from _unfaithful(item, f"{path}.{key}")
     elif isinstance(value, list):
         for i, item in enumerate(value):
             yield from _unfaithful(item, f"{path}[{i}]")
+    elif isinstance(value, str) and _SPLIT.search(value):
+        yield path, "two surrogates side by side would come back as the one character they stand for; send that one"
     elif not isinstance(value, str | int | float | None):
         yield path, f"a {type(value).__name__} is not JSON; send a dict, list, str, number, bool or None"

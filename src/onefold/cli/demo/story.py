@@ -186,7 +186,7 @@ class Play:
         late.signal(signal.SIGCONT)
         self._over(late, heir)
         if late.heard("refused"):
-            self.tell.note("ivy goes on; its commit is refused, and nothing of it is written")
+            self.tell.note("ivy goes on; its commit is refused, and nothing is written")
         return late
 
     def calm_again(self, writers: list[Child]) -> None:

@@ -38,6 +38,7 @@ IDLE_READERS = 8
 CHECKPOINT_PAGES = 1000
 RESTART_PAGES = 8000
 CHECKPOINT_PATIENCE = 200
+FORK_PATIENCE = 30.0
 
 _NOTHING_WRITTEN = (apsw.FullError, apsw.BusyError, apsw.ConstraintError)
 """Errors of a COMMIT after which SQLite has taken the transaction back, for sure."""
@@ -89,10 +90,14 @@ class SqliteBackend:
         self._pid = os.getpid()
         self._writer: apsw.Connection | None = None
         self._log_pages = 0
+        self._accepted_at: int | None = None
         self._readers: list[apsw.Connection] = []
-        self._readers_lock = threading.Lock()
+        self._readers_lock = threading.Condition()
+        self._reading = 0
+        self._forking = False
         self._line = Line(self._run_batch, self._bound_log)
         self._writing = threading.Lock()
+        self._held = False
         self._gate = Gate(f"{self._path}-gate")
         self._watch = Watch(self._open_connection)
 
@@ -193,6 +198,7 @@ class SqliteBackend:
             if committing:
                 connection.execute("commit" if done else "rollback")
                 self._answer(done, refused)
+                self._accepted_at = connection.data_version()
                 return
         except apsw.Error as error:
             if committing and not isinstance(error, _NOTHING_WRITTEN):
@@ -305,6 +311,9 @@ class SqliteBackend:
         return found
 
     def _check_writer(self, connection: apsw.Connection) -> None:
+        """Inside every write transaction. It need not ask if nobody else wrote since this process last did."""
+        if connection.data_version() == self._accepted_at:
+            return
         accepted = schema.min_writer(connection)
         if accepted > schema.WRITER:
             raise StoreTooNew(
@@ -348,6 +357,7 @@ class SqliteBackend:
         if self._writer is None:
             self._writer = self._open_connection()
             self._log_pages = 0
+            self._accepted_at = None
             self._writer.set_wal_hook(self._log_grew)
         return self._writer
 
@@ -368,10 +378,13 @@ class SqliteBackend:
     @contextlib.contextmanager
     def _reader(self) -> Iterator[apsw.Connection]:
         with self._readers_lock:
+            self._readers_lock.wait_for(lambda: not self._forking)
+            self._reading += 1
             connection = self._readers.pop() if self._readers else None
-        connection = connection or self._open_connection()
-        sound = True
+        sound = False
         try:
+            connection = connection or self._open_connection()
+            sound = True
             yield connection
         except apsw.Error:
             sound = False
@@ -379,10 +392,13 @@ class SqliteBackend:
         finally:
             with self._readers_lock:
                 keep = sound and len(self._readers) < IDLE_READERS and not self._closed
-                if keep:
-                    self._readers.append(connection)
-            if not keep:
-                connection.close()
+                if connection is not None:
+                    if keep:
+                        self._readers.append(connection)
+                    else:
+                        connection.close()
+                self._reading -= 1
+                self._readers_lock.notify_all()
 
     def _meta(self, connection: apsw.Connection, name: str) -> str:
         return str(connection.execute(queries()["meta"], (name,)).fetchall()[0][0])
@@ -391,8 +407,38 @@ class SqliteBackend:
         if self._closed:
             raise StoreError(f"{self.address} is closed in this process; open it again")
 
-    def _leave_to_parent(self) -> None:
-        """In a forked child: keep the parent's connections from ever being used or closed, and make our own."""
+    # ------------------------------------------------------------------ fork
+
+    def _let_go(self) -> None:
+        """Before a fork: ends what is under way and closes every connection; both sides open new ones after it.
+
+        SQLite keeps one table of locks per process. A child that inherits it with an entry for this file believes
+        that it holds locks which are its parent's alone, and the parent, closing, takes the log away under it.
+        """
+        self._held = self._writing.acquire(timeout=FORK_PATIENCE)
+        self._watch.let_go()
+        with self._readers_lock:
+            self._forking = True
+            quiet = self._readers_lock.wait_for(lambda: not self._reading, FORK_PATIENCE)
+            while self._readers:
+                with contextlib.suppress(apsw.Error):
+                    self._readers.pop().close()
+        if self._held:
+            self._discard_writer()
+        if not (self._held and quiet):
+            log.warning("store %s: forked in the middle of its own work; the child must not use it", self.address)
+
+    def _go_on(self) -> None:
+        """After a fork, in the parent."""
+        with self._readers_lock:
+            self._forking = False
+            self._readers_lock.notify_all()
+        self._watch.go_on()
+        if self._held:
+            self._writing.release()
+
+    def _begin_anew(self) -> None:
+        """After a fork, in the child: nothing of the parent's is used or closed here."""
         _inherited.extend((self._writer, self._readers, self._watch, self._line))
         self._gate.close()
         if not self._closed:
@@ -432,9 +478,27 @@ class SqliteBackend:
         return kind(f"store {self.address}: {remedy}")
 
 
-def _after_fork() -> None:
+_one_fork = threading.Lock()
+_let_go: list[SqliteBackend] = []
+"""The stores that the fork under way has closed."""
+
+
+def _before_fork() -> None:
+    _one_fork.acquire()
     for backend in list(_ours):
-        backend._leave_to_parent()
+        if not backend._closed:
+            backend._let_go()
+            _let_go.append(backend)
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def _after_fork(then: Callable[[SqliteBackend], None]) -> None:
+    while _let_go:
+        then(_let_go.pop())
+    _one_fork.release()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=partial(_after_fork, SqliteBackend._go_on),
+    after_in_child=partial(_after_fork, SqliteBackend._begin_anew),
+)

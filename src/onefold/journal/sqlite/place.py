@@ -52,7 +52,7 @@ def check_place(path: Path) -> None:
     if kind in _NETWORK:
         raise StoreError(
             f"{path} lies on a network file system ({kind}), where SQLite's locks cannot be trusted. "
-            "Keep the store on a local disk, or use PostgreSQL for several machines"
+            "Keep the store on a local disk"
         )
 
 
@@ -102,7 +102,6 @@ def is_new(path: Path, *, create: bool) -> bool:
         raise StoreUnavailable(f"{path} cannot be read: {error}") from error
     if application != APPLICATION:
         raise StoreError(
-            f"{path} is another program's database; choose another path, it was left as it is. "
-            "To look into a store of Hermes or OpenCode: `onefold doctor`"
+            f"{path} is another program's database; choose another path, it was left as it is"
         )
     return False

@@ -35,10 +35,15 @@ select id, created_at, touched_at, last, head, cut, messages, tokens, segments, 
   failures, failed_tokens, seal
 from sessions where id = ?;
 
--- put_session: sets one session's state.
-insert or replace into sessions (id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions,
+-- put_session: sets one session's state. Not `insert or replace`, which takes the row out of its tree and its index first.
+insert into sessions (id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions,
   committed, open, pending, failures, failed_tokens, seal)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+on conflict (id) do update set created_at = excluded.created_at, touched_at = excluded.touched_at,
+  last = excluded.last, head = excluded.head, cut = excluded.cut, messages = excluded.messages,
+  tokens = excluded.tokens, segments = excluded.segments, compactions = excluded.compactions,
+  committed = excluded.committed, open = excluded.open, pending = excluded.pending, failures = excluded.failures,
+  failed_tokens = excluded.failed_tokens, seal = excluded.seal;
 
 -- sessions: a page of all sessions, the latest activity first.
 select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,

@@ -66,8 +66,8 @@ def migrate(connection: apsw.Connection, path: Path, ids: Ids, steps: tuple[tupl
 
 
 def _use_log(connection: apsw.Connection) -> None:
-    """Switches a new file to WAL. SQLite refuses that at once if another process looks at the file just then, as one
-    does that makes the same store: then this waits for its turn, looks again, and gives up after a while.
+    """Switches a new file to WAL. SQLite refuses that at once, without waiting, while another process has a write lock,
+    as one has that makes the same store: then this waits for its turn, looks again, and gives up after a while.
     """
     ends = time.monotonic() + 30.0
     while connection.pragma("journal_mode") != "wal":

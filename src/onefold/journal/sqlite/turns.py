@@ -105,8 +105,8 @@ class Line:
 
     def _hand_on(self, own: Ticket) -> None:
         with self._lock:
-            if not own.leads:
-                return
+            if not own.leads or (self._waiting and self._waiting[0] is own):
+                return  # the second: it was interrupted before its turn, and `_leave` comes next
             if self._waiting:
                 self._waiting[0].leads = True
                 _wake(self._waiting[0])

@@ -6,13 +6,14 @@ shared memory: no write, no lock held. It asks often after a change, and less of
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 
 import apsw
 
 QUICK = 0.005
-SLOW = 0.025
+SLOW = 0.04
 QUICK_FOR = 40  # questions without an answer before it slows down
 
 
@@ -24,11 +25,14 @@ class Watch:
         self._waiters = 0
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._asking = threading.Lock()
+        self._open: list[apsw.Connection] = []
 
     def changed(self) -> None:
         with self._cond:
             self.version += 1
-            self._cond.notify_all()
+            if self._waiters:
+                self._cond.notify_all()
 
     def wait(self, version: int, timeout: float) -> None:
         with self._cond:
@@ -45,6 +49,21 @@ class Watch:
         with self._cond:
             self._closed = True
             self._cond.notify_all()
+        with self._asking:
+            self._close_all()
+
+    def let_go(self) -> None:
+        """Before a fork: nothing is asked, and no connection is open, until `go_on`."""
+        self._asking.acquire()
+        self._close_all()
+
+    def go_on(self) -> None:
+        self._asking.release()
+
+    def _close_all(self) -> None:
+        while self._open:
+            with contextlib.suppress(apsw.Error):
+                self._open.pop().close()
 
     def _ask(self) -> None:
         """Runs while somebody waits, and a little longer."""
@@ -52,12 +71,17 @@ class Watch:
         seen = quiet = 0
         try:
             while True:
-                try:
-                    connection = connection or self._connect()
-                    now = int(str(connection.pragma("data_version")))
-                except apsw.Error:
-                    # Whoever waits reads the store itself and gets the error in words.
-                    now = seen + 1
+                with self._asking:
+                    try:
+                        if connection is None or connection not in self._open:
+                            if self._closed:
+                                return
+                            connection, seen = self._connect(), -1
+                            self._open.append(connection)
+                        now = int(str(connection.pragma("data_version")))
+                    except apsw.Error:
+                        # Whoever waits reads the store itself and gets the error in words.
+                        now = seen + 1
                 if now != seen:
                     seen, quiet = now, 0
                     self.changed()
@@ -72,5 +96,7 @@ class Watch:
                 self._thread = None
             raise
         finally:
-            if connection is not None:
-                connection.close()
+            with self._asking:
+                if connection in self._open:
+                    self._open.remove(connection)
+                    connection.close()
