@@ -25,7 +25,8 @@ ends with an error if a bound is not met. `make bench ARGS=--quick` is a short r
 this page alone. `ARGS="--dir FOLDER"` measures on another disk, `ARGS=--json` prints the same numbers as JSON.
 
 Absolute speed is the disk's: a durable append waits for one fsync. So each bound is a **ratio within one run**. Its
-two sides are measured in turn, round after round, so that a busy moment hits both, and medians are compared.
+two sides are measured in turn, round after round, so that a busy moment hits both, and the median of the rounds
+counts.
 
 - *Bare* is the least a program can do for a durable message: `BEGIN IMMEDIATE`, one `INSERT` of the same bytes into a
   one-table file, `COMMIT`, with the same SQLite and the same settings. Both sides are measured once their logs have

@@ -101,7 +101,9 @@ def test_odd_text_survives_everywhere_it_may_stand(session: Session) -> None:
     assert session.context().messages[-2:] == [calls, result]
 
 
-def test_odd_text_survives_in_summaries_instructions_and_causes(session: Session) -> None:
+def test_odd_text_survives_in_summaries_and_instructions_and_a_cause_can_be_logged(
+    session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
     odd = " ".join(_ODD)
 
     def summarizer(material: onefold.Material) -> str:
@@ -114,7 +116,8 @@ def test_odd_text_survives_in_summaries_instructions_and_causes(session: Session
 
     assert session.context().summary == odd
     (failed,) = [r for r in session.read() if r.kind == "compaction.failed"]
-    assert failed.body["cause"].startswith("RuntimeError: \x00 a\x00b")
+    assert failed.body["cause"].startswith("RuntimeError: \x00 a\x00b ?")
+    assert all(record.getMessage().encode() for record in caplog.records)
 
 
 def test_a_history_of_odd_text_is_compacted_without_a_model_too(session: Session) -> None:

@@ -157,6 +157,7 @@ class Attempt:
     def _fail(self, cause: str, retry_after: float | None) -> None:
         if self._over.is_set():
             return
+        cause = cause.encode("utf-8", "replace").decode()  # a log cannot take the half characters an error may quote
         log.warning("session %r: compaction %s failed: %s", self.claim.session, self.claim.compaction, cause)
         try:
             self._journal.fail(self.claim, cause, retry_after)
