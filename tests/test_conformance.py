@@ -111,12 +111,12 @@ def test_a_transaction_that_fails_half_way_leaves_nothing_behind(store: Store, s
 
     def half(tx: Transaction) -> None:
         tx.add("s", record, encode(said(8)))
-        tx.put_session(replace(known, last=8, messages=7))
+        tx.put_session(known._replace(last=8, messages=7))
         tx.put_key("s", "half", KeyUse(8, 1, "digest"))
         tx.add_input("s", 8)
         tx.add_segment("s", Segment(8, 1, 5, "compaction", NOON))
         tx.add("new", replace(record, number=1), encode(said(8)))
-        tx.put_session(replace(known, id="new"))
+        tx.put_session(known._replace(id="new"))
         raise LookupError("half way")
 
     with pytest.raises(LookupError, match="half way"):

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 Json: TypeAlias = Any
 """JSON really is anything; what a message may be is for its codec to say."""
@@ -37,7 +37,7 @@ MANUAL = "manual"
 
 def system_clock() -> float:
     """Seconds since 1970, to the microsecond, so that a time comes back from JSON unchanged."""
-    return round(time.time(), 6)
+    return time.time_ns() // 1000 / 1e6
 
 
 def random_id() -> str:
@@ -73,9 +73,11 @@ class Record:
     actor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A record before it has a number. `data` is the body as the JSON text that will be stored."""
+class Draft(NamedTuple):
+    """A record before it has a number. `data` is the body as the JSON text that will be stored.
+
+    A tuple for the same reason as `SessionState`.
+    """
 
     id: str
     kind: str
@@ -215,9 +217,11 @@ class Held:
     until: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionState:
-    """What is known of a session without reading its journal: all of it can be folded from the records."""
+class SessionState(NamedTuple):
+    """What is known of a session without reading its journal: all of it can be folded from the records.
+
+    A tuple, because every append makes two of them, and a frozen dataclass of this width is slow to make.
+    """
 
     id: str
     created_at: float

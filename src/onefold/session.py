@@ -167,8 +167,8 @@ class Session:
 
     def _draft(self, message: Json, format: str | None, actor: str | None) -> Draft:
         try:
-            made = draft(dict(message) if isinstance(message, Mapping) else message, self._ids, format=format,
-                         actor=actor)  # fmt: skip
+            body = message if isinstance(message, dict) or not isinstance(message, Mapping) else dict(message)
+            made = draft(body, self._ids, format=format, actor=actor)
         except InvalidMessage as error:
             raise InvalidMessage(f"session {self.id!r}: {error}") from None
         if (size := _bytes(made.data)) > MESSAGE_LIMIT:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from onefold.messages import encode
-from onefold.model import Json, Record
+from onefold.model import Json, Record, SessionState
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -103,6 +103,8 @@ def plain(value: Json) -> Json:
         return {**{name: getattr(value, name) for name in names}, "header": header, "body": value.body}
     if is_dataclass(value) and not isinstance(value, type):
         return plain({name: getattr(value, name) for name in value.__dataclass_fields__})
+    if isinstance(value, SessionState):
+        return value._asdict()
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

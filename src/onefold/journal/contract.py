@@ -20,7 +20,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TypeVar
 
 from onefold.errors import (
@@ -128,7 +128,7 @@ class Journal:
             tx.put_session(state)
             return Appended(tuple(range(first, state.last + 1)))
 
-        drafts = [replace(d, key=key) for d in drafts] if key is not None else drafts
+        drafts = [d._replace(key=key) for d in drafts] if key is not None else drafts
         return self.backend.write(session, work, size=sum(len(d.data) for d in drafts))
 
     def read(self, session: str, start: int = 1, stop: int | None = None) -> Iterator[Record]:
@@ -359,7 +359,7 @@ class Journal:
             state = self._open_segment(tx, state, moved)
             opened = state.head
             if follow_up is not None:
-                state = self._add(tx, state, replace(follow_up, kind=INPUT_QUEUED))
+                state = self._add(tx, state, follow_up._replace(kind=INPUT_QUEUED))
             tx.put_session(state)
             self._drop_lease(tx, claim.session)
             return _segment(tx, claim.session, opened)
@@ -444,7 +444,7 @@ class Journal:
         """Keeps an input until a turn takes it."""
 
         def work(tx: Transaction) -> int:
-            state = self._add(tx, _known(tx, session), replace(message, kind=INPUT_QUEUED))
+            state = self._add(tx, _known(tx, session), message._replace(kind=INPUT_QUEUED))
             tx.put_session(state)
             return state.last
 

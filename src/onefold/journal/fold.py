@@ -44,20 +44,20 @@ def newborn(session: str, at: float) -> SessionState:
 
 def apply(rows: Rows, state: SessionState, record: Record) -> SessionState:
     """Takes one more record into the derived rows and gives the session's state after it."""
-    state = replace(state, last=record.number, touched_at=record.at)
     if record.key is not None:
         _use_key(rows, state.id, record.key, record)
     if record.kind == MESSAGE:
-        tokens = record.header.tokens if record.header else 0
-        return replace(state, messages=state.messages + 1, tokens=state.tokens + tokens)
+        tokens = state.tokens + (record.header.tokens if record.header else 0)
+        return state._replace(last=record.number, touched_at=record.at, messages=state.messages + 1, tokens=tokens)
+    state = state._replace(last=record.number, touched_at=record.at)
     if record.kind == SEGMENT_OPENED:
         return _open_segment(rows, state, record)
     if record.kind == INPUT_QUEUED:
         rows.add_input(state.id, record.number)
-        return replace(state, pending=state.pending + 1)
+        return state._replace(pending=state.pending + 1)
     if record.kind == INPUT_TAKEN:
         rows.drop_input(state.id, record.body["input"])
-        return replace(state, pending=state.pending - 1)
+        return state._replace(pending=state.pending - 1)
     if record.kind.startswith("compaction."):
         return _compaction(rows, state, record)
     return state
@@ -84,8 +84,7 @@ def _open_segment(rows: Rows, state: SessionState, record: Record) -> SessionSta
         tokens_after=body.get("tokens_after", 0),
     )
     rows.add_segment(state.id, segment)
-    return replace(
-        state,
+    return state._replace(
         head=segment.number,
         cut=segment.cut,
         segments=state.segments + 1,
@@ -110,7 +109,7 @@ def _compaction(rows: Rows, state: SessionState, record: Record) -> SessionState
                 instructions=body.get("instructions"),
             )
         )
-        return replace(state, open=body["compaction"], compactions=state.compactions + 1)
+        return state._replace(open=body["compaction"], compactions=state.compactions + 1)
 
     known = rows.compaction(state.id, body["compaction"])
     if known is None:
@@ -171,9 +170,9 @@ def _settle(rows: Rows, state: SessionState, record: Record, known: Compaction) 
             cause=record.body.get("cause", known.cause),
         )
     )
-    state = replace(state, open=None)
+    state = state._replace(open=None)
     if settled == "committed":
-        return replace(state, committed=state.committed + 1)
+        return state._replace(committed=state.committed + 1)
     if settled == "failed" and known.trigger != MANUAL:
-        return replace(state, failures=state.failures + 1, failed_tokens=state.tokens)
+        return state._replace(failures=state.failures + 1, failed_tokens=state.tokens)
     return state

@@ -47,6 +47,9 @@ class OpenAIChat:
                 f"{role!r} is no role of a chat message; use one of {', '.join(sorted(_CHAT_ROLES))}, "
                 "or format='json' for other shapes"
             )
+        content = body.get("content")
+        if isinstance(content, str) and role != "tool" and len(body) == 2:
+            return Header(role, _PER_MESSAGE + estimate(content))  # most messages, and the quick way
         opens = [call["id"] for call in _calls(body)]
         if isinstance(legacy := body.get("function_call"), dict):
             opens.append(f"function:{legacy.get('name')}")

@@ -26,7 +26,7 @@ from onefold.journal.sqlite.place import check_place, is_new
 from onefold.journal.sqlite.rows import SqliteTransaction
 from onefold.journal.sqlite.turns import Line, Ticket
 from onefold.journal.sqlite.watch import Watch
-from onefold.model import Clock, Ids, random_id, system_clock
+from onefold.model import Clock, Ids, SessionState, random_id, system_clock
 
 T = TypeVar("T")
 log = logging.getLogger("onefold")
@@ -35,6 +35,8 @@ Done = tuple[Ticket, Any, SqliteTransaction]
 
 BUSY = 30_000
 IDLE_READERS = 8
+PAGE_SIZE = 4096
+MOST_STATES = 1000
 CHECKPOINT_PAGES = 1000
 RESTART_PAGES = 8000
 CHECKPOINT_PATIENCE = 200
@@ -90,7 +92,8 @@ class SqliteBackend:
         self._pid = os.getpid()
         self._writer: apsw.Connection | None = None
         self._log_pages = 0
-        self._accepted_at: int | None = None
+        self._seen: int | None = None  # the store's version after this connection's last transaction
+        self._states: dict[str, SessionState] = {}  # as that transaction, or the one under way, left them
         self._readers: list[apsw.Connection] = []
         self._readers_lock = threading.Condition()
         self._reading = 0
@@ -104,7 +107,6 @@ class SqliteBackend:
     # ------------------------------------------------------------------ the seam
 
     def write(self, session: str, work: Callable[[Transaction], T], *, size: int = 0) -> T:
-        self._check_open()
         answer: T = self._line.submit(Ticket(work, size))
         return answer
 
@@ -180,9 +182,9 @@ class SqliteBackend:
 
     def _commit_together(self, batch: list[Ticket]) -> None:
         try:
-            self._check_open()
-            self._roll_back()  # what a thread that was interrupted may have left
-            connection = self._writer_connection()
+            connection = self._writer or self._writer_connection()
+            if connection.in_transaction:
+                self._roll_back()  # what a thread that was interrupted left
             connection.execute("begin immediate")
             self._check_writer(connection)
         except (apsw.Error, OnefoldError) as error:
@@ -198,20 +200,20 @@ class SqliteBackend:
             if committing:
                 connection.execute("commit" if done else "rollback")
                 self._answer(done, refused)
-                self._accepted_at = connection.data_version()
+                self._seen = connection.data_version()
                 return
         except apsw.Error as error:
             if committing and not isinstance(error, _NOTHING_WRITTEN):
                 self._settle_unclear(error, done)
                 self._answer([], refused)
                 return
-            self._roll_back()
             refused = [(ticket, self._translate(error)) for ticket in batch]
         except BaseException:
             # This thread was interrupted. What was committed is answered; the rest goes back in line.
             self._answer(done if committing and not connection.in_transaction else [], [])
             self._roll_back()
             raise
+        self._roll_back()
         if len(batch) == 1:
             self._answer([], refused)
             return
@@ -233,10 +235,14 @@ class SqliteBackend:
         refused: list[tuple[Ticket, BaseException]],
     ) -> None:
         """Runs the operations of a batch one after another; those that are refused leave nothing behind."""
+        alone = len(batch) == 1
         for ticket in batch:
-            tx = SqliteTransaction(connection, self._clock())
+            tx = SqliteTransaction(connection, self._clock(), self._states)
             try:
-                done.append((ticket, self._one(connection, ticket, tx, alone=len(batch) == 1), tx))
+                result = ticket.work(tx) if alone else self._one_of_many(connection, ticket, tx)
+                done.append((ticket, result, tx))
+                self._states.update(tx.put)
+                self._log_pages += 4 + ticket.size // PAGE_SIZE
             except Exception as error:
                 refused.append((ticket, self._translate(error)))
                 if not connection.in_transaction:
@@ -246,10 +252,8 @@ class SqliteBackend:
         for ticket in batch:
             ticket.settle(error=self._translate(error))
 
-    def _one(self, connection: apsw.Connection, ticket: Ticket, tx: SqliteTransaction, *, alone: bool) -> Any:
+    def _one_of_many(self, connection: apsw.Connection, ticket: Ticket, tx: SqliteTransaction) -> Any:
         """One operation of a batch, taken back alone if it fails."""
-        if alone:
-            return ticket.work(tx)
         connection.execute("savepoint operation")
         try:
             result = ticket.work(tx)
@@ -311,9 +315,10 @@ class SqliteBackend:
         return found
 
     def _check_writer(self, connection: apsw.Connection) -> None:
-        """Inside every write transaction. It need not ask if nobody else wrote since this process last did."""
-        if connection.data_version() == self._accepted_at:
+        """Inside every write transaction. What was known still holds if nobody else wrote since this connection did."""
+        if connection.data_version() == self._seen and len(self._states) < MOST_STATES:
             return
+        self._states.clear()
         accepted = schema.min_writer(connection)
         if accepted > schema.WRITER:
             raise StoreTooNew(
@@ -324,16 +329,15 @@ class SqliteBackend:
     def _bound_log(self) -> None:
         """Checkpoints when the log is long, after everybody has their answer. If readers kept it from starting over
         for a while, waits for them a little. A checkpoint that fails loses nothing: the log is kept and goes on."""
-        pages = self._log_pages
-        if pages < CHECKPOINT_PAGES:
+        if self._log_pages < CHECKPOINT_PAGES:
             return
         with self._writing:
             self._log_pages = 0
             if self._writer is None:
                 return
             try:
+                pages, _ = self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 if pages < RESTART_PAGES:
-                    self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                     return
                 self._writer.set_busy_timeout(CHECKPOINT_PATIENCE)
                 try:
@@ -355,21 +359,24 @@ class SqliteBackend:
 
     def _writer_connection(self) -> apsw.Connection:
         if self._writer is None:
+            self._check_open()
             self._writer = self._open_connection()
-            self._log_pages = 0
-            self._accepted_at = None
-            self._writer.set_wal_hook(self._log_grew)
+            self._writer.wal_autocheckpoint(0)  # after the answers, not before them: see `_bound_log`
+            self._forget()
         return self._writer
 
-    def _log_grew(self, connection: apsw.Connection, name: str, pages: int) -> int:
-        self._log_pages = pages
-        return apsw.SQLITE_OK
+    def _forget(self) -> None:
+        """Takes nothing for known any more: what the last transaction left is not sure."""
+        self._seen = None
+        self._states.clear()
 
     def _roll_back(self) -> None:
+        self._forget()
         if self._writer is not None and self._writer.in_transaction:
             self._writer.execute("rollback")
 
     def _discard_writer(self) -> None:
+        self._forget()
         writer, self._writer = self._writer, None
         if writer is not None:
             with contextlib.suppress(apsw.Error):

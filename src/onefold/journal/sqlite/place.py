@@ -101,7 +101,5 @@ def is_new(path: Path, *, create: bool) -> bool:
     except apsw.Error as error:
         raise StoreUnavailable(f"{path} cannot be read: {error}") from error
     if application != APPLICATION:
-        raise StoreError(
-            f"{path} is another program's database; choose another path, it was left as it is"
-        )
+        raise StoreError(f"{path} is another program's database; choose another path, it was left as it is")
     return False

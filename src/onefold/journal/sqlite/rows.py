@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
-from dataclasses import asdict, astuple, fields
-from operator import attrgetter
+from collections.abc import Mapping
+from dataclasses import asdict, astuple
 from typing import Any
 
 import apsw
@@ -17,6 +18,8 @@ from onefold.model import Compaction, Header, HolderId, KeyUse, Lease, Record, S
 
 _COLUMNS = ("session", "id", "state", "requested_at")
 _LAST = (float("inf"), "")
+_NONE: Mapping[str, SessionState] = {}
+_NUMBERS = struct.Struct("<2d11q")
 
 
 class SqliteLeases:
@@ -37,10 +40,12 @@ class SqliteLeases:
 class SqliteTransaction:
     """What one operation sees and writes. Made anew for each, so that it can say what it wrote."""
 
-    def __init__(self, connection: apsw.Connection, now: float) -> None:
+    def __init__(self, connection: apsw.Connection, now: float, states: Mapping[str, SessionState] = _NONE) -> None:
         self._connection = connection
         self._queries = queries()
         self.now = now
+        self.put: dict[str, SessionState] = {}
+        self._states = states
         self.witness: tuple[str, int, str] | None = None
         """Session, number and id of a record that it added: there after the commit, or nothing is."""
 
@@ -58,10 +63,11 @@ class SqliteTransaction:
 
     def add(self, session: str, record: Record, data: str) -> None:
         h = record.header
-        self.run(
-            "add_record", session, record.number, record.id, record.kind, record.at, record.format,
-            h and h.role, h and h.tokens, h and _pack(h.opens), h and _pack(h.closes),
-            record.key, record.turn, record.actor, data,
+        about = (h.role, h.tokens, _pack(h.opens), _pack(h.closes)) if h is not None else (None, None, None, None)
+        self._connection.execute(
+            self._queries["add_record"],
+            (session, record.number, record.id, record.kind, record.at, record.format, *about,
+             record.key, record.turn, record.actor, data),
         )  # fmt: skip
         self.witness = (session, record.number, record.id)
 
@@ -84,12 +90,15 @@ class SqliteTransaction:
     # ------------------------------------------------------------------ what is derived from it
 
     def session(self, session: str) -> SessionState | None:
+        known = self.put.get(session) or self._states.get(session)
+        if known is not None:
+            return known
         rows = self.run("session", session)
         return SessionState(*rows[0][:-1]) if rows else None
 
     def put_session(self, state: SessionState) -> None:
-        values = _values(state)
-        self.run("put_session", *values, _seal(values))
+        self.put[state.id] = state
+        self._connection.execute(self._queries["put_session"], (*state, _seal(state)))
 
     def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]:
         return [SessionState(*row[:-1]) for row in self.run("sessions", *(after or _LAST), limit)]
@@ -251,8 +260,10 @@ def _compaction_or_not(row: Any) -> Compaction:
         return Compaction(row[1], row[0], -1, "unreadable", row[2], row[3], 0)
 
 
-_values = attrgetter(*(f.name for f in fields(SessionState)))
-
-
 def _seal(values: Any) -> int:
-    return zlib.crc32(repr(tuple(values)).encode())
+    text = f"{values[0]}\n{values[11]}"
+    try:
+        numbers = _NUMBERS.pack(*values[1:11], *values[12:])
+    except struct.error:
+        return -1  # not even numbers: the seal of no row
+    return zlib.crc32(text.encode(), zlib.crc32(numbers))

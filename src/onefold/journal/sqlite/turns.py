@@ -77,13 +77,15 @@ class Line:
             own.gone = True
             raise
         finally:
-            self._answer_batch()
-            try:
-                self._after()
-            finally:
-                self._hand_on(own)
+            self._finish(own)
+        self._after()
 
     # From here on each step can be repeated: whatever line an interrupt comes at, `_leave` goes through the rest again.
+
+    def _finish(self, own: Ticket) -> None:
+        with self._lock:
+            self._answer_batch()
+            self._hand_on(own)
 
     def _fill_batch(self) -> None:
         """What goes into one commit: large work goes alone, so that it delays nobody else's answer."""
@@ -94,25 +96,23 @@ class Line:
 
     def _answer_batch(self) -> None:
         """Wakes those that are done. What was not settled was not written: back in line with it, in its old order."""
-        with self._lock:
-            while self._batch:
-                ticket = self._batch[-1]
-                if ticket.done:
-                    _wake(ticket)
-                elif not ticket.gone and ticket not in self._waiting:
-                    self._waiting.appendleft(ticket)
-                self._batch.pop()
+        while self._batch:
+            ticket = self._batch[-1]
+            if ticket.done:
+                _wake(ticket)
+            elif not ticket.gone and ticket not in self._waiting:
+                self._waiting.appendleft(ticket)
+            self._batch.pop()
 
     def _hand_on(self, own: Ticket) -> None:
-        with self._lock:
-            if not own.leads or (self._waiting and self._waiting[0] is own):
-                return  # the second: it was interrupted before its turn, and `_leave` comes next
-            if self._waiting:
-                self._waiting[0].leads = True
-                _wake(self._waiting[0])
-            else:
-                self._led = False
-            own.leads = False
+        if not own.leads or (self._waiting and self._waiting[0] is own):
+            return  # the second: it was interrupted before its turn, and `_leave` comes next
+        if self._waiting:
+            self._waiting[0].leads = True
+            _wake(self._waiting[0])
+        else:
+            self._led = False
+        own.leads = False
 
     def _leave(self, ticket: Ticket) -> None:
         """A thread was interrupted: its ticket leaves the line, unless somebody else works on it already."""
@@ -121,8 +121,7 @@ class Line:
             if ticket in self._waiting:
                 self._waiting.remove(ticket)
         if ticket.leads:
-            self._answer_batch()
-            self._hand_on(ticket)
+            self._finish(ticket)
 
 
 def _wake(ticket: Ticket) -> None:

@@ -43,7 +43,6 @@ create table sessions (
   failed_tokens integer not null,
   seal          integer not null  -- a checksum of this row, so that damage is seen at once
 ) without rowid;
-create index sessions_by_activity on sessions (touched_at, id);
 
 -- One successor per segment: `base` is the key, so a fork cannot be written down.
 create table segments (
