@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from onefold import StoreDamaged
+from onefold.compaction.run import whoami
 from onefold.journal.verify import heal
-from onefold.model import random_id
+from onefold.model import Claim, random_id
 from tests.crash_child import prepare
 from tests.faults import damage, open_store, prints, rows
 from tests.helpers import counted, kinds, quick, talk
@@ -297,3 +298,28 @@ def test_derived_rows_of_a_session_without_records_are_reported(path: Path, ghos
         report = store.verify()
 
     assert [(f.session, f.fatal) for f in report.findings] == [("ghost", True)]
+
+
+def test_f46_one_unreadable_compaction_does_not_hold_up_the_other_sessions(path: Path) -> None:
+    with open_store(path) as store:
+        for name in ("bad", "good"):
+            store.session(name).append({"role": "user", "content": "hello"})
+            store.journal.request(name)
+    damage(path, "update compactions set rest = 'no JSON' where session = 'bad'")
+
+    with open_store(path) as store:
+        claimed = store.journal.claim_next(whoami())
+
+    assert isinstance(claimed, Claim)
+    assert claimed.session == "good"
+
+
+def test_a_field_that_a_newer_program_added_is_passed_over(path: Path) -> None:
+    with open_store(path) as store:
+        store.session("s").append({"role": "user", "content": "hello"})
+        asked = store.journal.request("s").compaction
+        assert asked is not None
+    damage(path, "update compactions set rest = json_set(rest, '$.mood', 'calm')")
+
+    with open_store(path) as store:
+        assert store.journal.compaction("s", asked.id) == asked

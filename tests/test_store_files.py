@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -549,3 +550,23 @@ def test_a_store_opened_twice_in_one_process_survives_one_being_closed(path: Pat
     assert isinstance(second.journal.backend, SqliteBackend)
     assert second.verify().healthy
     second.close()
+
+
+def test_a_store_opens_after_a_crash_in_the_middle_of_a_checkpoint(tmp_path: Path) -> None:
+    """Page 1 counts pages that are still in the log: looking at the file alone must not call that damage."""
+    path, crashed, whole = (tmp_path / n for n in ("agent.db", "crashed.db", "whole.db"))
+    with onefold.open(path) as store:
+        store.session("s").append([{"role": "user", "content": "x" * 4000} for _ in range(50)])
+        for copy in (crashed, whole):
+            shutil.copy(path, copy)
+            shutil.copy(f"{path}-wal", f"{copy}-wal")
+    finisher = apsw.Connection(str(whole))
+    finisher.execute("select count(*) from records").fetchall()
+    finisher.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+    finisher.close()
+    with whole.open("rb") as source, crashed.open("r+b") as target:
+        target.write(source.read(4096))
+
+    with onefold.open(crashed) as store:
+        assert store.session("s", create=False).state.messages == 50
+        assert store.verify().healthy

@@ -267,7 +267,11 @@ class Journal:
     def claim_next(self, who: HolderId, *, lease: float = 60.0, life: float = 600.0) -> Claim | None:
         """Takes any open compaction of any session, the longest waiting first."""
         for waiting in self.backend.read(lambda tx: tx.compactions(None, open_only=True)):
-            claimed = self.claim(waiting.session, who, lease=lease, life=life)
+            try:
+                claimed = self.claim(waiting.session, who, lease=lease, life=life)
+            except (SessionNotFound, StoreDamaged) as error:
+                log.warning("session %r is passed over: %s", waiting.session, error)
+                continue
             if isinstance(claimed, Claim):
                 return claimed
         return None

@@ -182,6 +182,7 @@ class SqliteBackend:
 
     def _commit_together(self, batch: list[Ticket]) -> None:
         try:
+            self._check_open()
             connection = self._writer or self._writer_connection()
             if connection.in_transaction:
                 self._roll_back()  # what a thread that was interrupted left
@@ -359,7 +360,6 @@ class SqliteBackend:
 
     def _writer_connection(self) -> apsw.Connection:
         if self._writer is None:
-            self._check_open()
             self._writer = self._open_connection()
             self._writer.wal_autocheckpoint(0)  # after the answers, not before them: see `_bound_log`
             self._forget()

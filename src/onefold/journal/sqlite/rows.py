@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, fields
 from typing import Any
 
 import apsw
@@ -16,7 +17,10 @@ from onefold.journal.sqlite.library import queries
 from onefold.messages import decode, encode
 from onefold.model import Compaction, Header, HolderId, KeyUse, Lease, Record, Segment, SessionState
 
+log = logging.getLogger("onefold")
+
 _COLUMNS = ("session", "id", "state", "requested_at")
+_REST = frozenset(f.name for f in fields(Compaction)) - {*_COLUMNS}
 _LAST = (float("inf"), "")
 _NONE: Mapping[str, SessionState] = {}
 _NUMBERS = struct.Struct("<2d11q")
@@ -137,7 +141,13 @@ class SqliteTransaction:
         if session is not None:
             found = [_compaction(row) for row in self.run("compactions", session)]
             return [c for c in found if c.open or not open_only]
-        return [_compaction(row) for row in self.run("open_compactions" if open_only else "all_compactions")]
+        readable = []
+        for row in self.run("open_compactions" if open_only else "all_compactions"):
+            try:
+                readable.append(_compaction(row))
+            except StoreDamaged as error:  # one bad row must not hold up every other session
+                log.warning("%s", error)
+        return readable
 
     def key(self, session: str, key: str) -> KeyUse | None:
         rows = self.run("key", session, key)
@@ -232,7 +242,7 @@ def _segment(row: Any) -> Segment:
 def _compaction(row: Any) -> Compaction:
     session, id, state, requested_at, text = row
     try:
-        rest = decode(text)
+        rest = {name: value for name, value in decode(text).items() if name in _REST}  # a newer program may add some
         holder = rest.pop("holder")
         return Compaction(
             id=id, session=session, state=state, requested_at=requested_at, **rest,
