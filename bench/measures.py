@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import TypeVar
 
 import onefold
 from bench.child import Child, append_times, together
@@ -22,6 +23,7 @@ _MB = 1e6
 _GROWN = 1_500
 """Commits after which a log has reached its lasting size; before that, each fsync costs more."""
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +170,10 @@ def during_compaction(folder: Path, size: Size, say: Say) -> Row:
         session = store.session("one")
         append_times(session, appends)
 
-        def quiet() -> float:
-            return _p99(append_times(session, appends))
+        def quiet() -> list[float]:
+            return append_times(session, appends)
 
-        def compacting() -> float:
+        def compacting() -> list[float]:
             enough.clear()
             started = session.compact(wait=False)
             times = append_times(session, appends - appends // 10)
@@ -182,11 +184,12 @@ def during_compaction(folder: Path, size: Size, say: Say) -> Row:
             ended = session.compact(base=started.segment)
             if ended.segment == started.segment:
                 raise RuntimeError(f"the compaction did not end well: {ended.cause}")
-            return _p99(times)
+            return times
 
         say("appends while a compaction runs, against without")
-        pairs = _in_turn(compacting, quiet, size.rounds // 3 + 2)
-    with_one, without = (median(side) for side in zip(*pairs, strict=True))
+        pairs = _in_turn(compacting, quiet, size.rounds)
+    # All rounds of a side together: the slowest hundredth of one round is a handful of hiccups of the disk.
+    with_one, without = (_p99([t for times in side for t in times]) for side in zip(*pairs, strict=True))
     return Row(
         "append p99 during a compaction, against without",
         with_one / without,
@@ -276,7 +279,7 @@ def _timed(run: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def _in_turn(one: Callable[[], float], other: Callable[[], float], rounds: int) -> list[tuple[float, float]]:
+def _in_turn(one: Callable[[], T], other: Callable[[], T], rounds: int) -> list[tuple[T, T]]:
     """Measures both sides in every round, and changes who comes first."""
     pairs = []
     for n in range(rounds):

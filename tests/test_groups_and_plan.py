@@ -376,7 +376,7 @@ def check_context(story: Story, context: Context) -> None:
     records = {r.number: r for r in session.read() if r.kind == "message"}
     everything = [(n, r.header) for n, r in records.items() if r.header is not None]
     segment = session.segments()[-1]
-    shown = [n for n in context.numbers if n != segment.number]
+    shown = [n for n in context.numbers if n not in (segment.number, 0)]
 
     # every visible message is before the cut and summarised, or in the context exactly once, or flagged
     assert story.summarised == [n for n in records if n < segment.cut]
@@ -399,8 +399,18 @@ def check_context(story: Story, context: Context) -> None:
             assert number > fence
             assert any(h.role == "assistant" for n, h in everything if call < n < fence)
 
-    # the session's own count of its size is the context's, but for what is left out
-    assert session.state.tokens == context.tokens + sum(h.tokens for n, h in everything if n in context.left_out)
+    # every call has a result, but for those that are still waited for; what never came is said to be missing
+    answered = {id for b in context.messages if (id := b.get("tool_call_id")) is not None}
+    last_answer = max((n for n, h in everything if h.role == "assistant"), default=0)
+    for number in shown:
+        header = records[number].header
+        assert header is None or number == last_answer or {*header.opens} <= answered
+
+    # the session's own count of its size is the context's, but for what is left out or said to be missing
+    made_up = [b for n, b in zip(context.numbers, context.messages, strict=True) if n == 0]
+    left_out = sum(h.tokens for n, h in everything if n in context.left_out)
+    missing = sum(codec("openai-chat").header(b).tokens for b in made_up)
+    assert session.state.tokens == context.tokens + left_out - missing
 
     said = [n for n, h in everything if h.role == "user"]
     assert not said or said[-1] in shown

@@ -239,7 +239,7 @@ def test_what_is_no_object_is_no_chat_message_but_may_be_kept_as_json(session: S
 
 
 def test_an_unknown_format_is_refused(session: Session) -> None:
-    with pytest.raises(InvalidMessage, match="no message format 'xml'; there are: json, openai-chat"):
+    with pytest.raises(InvalidMessage, match="no message format 'xml'; there are: acp, anthropic, json, openai-chat"):
         session.append(said(7), format="xml")
 
 
@@ -305,7 +305,7 @@ def test_an_actor_or_agent_that_cannot_be_shown_is_refused(session: Session, nam
         ({"role": "tool", "tool_call_id": "a", "content": ""}, Header("tool", 4, (), ("a",))),
         (
             {"role": "assistant", "function_call": {"name": "f", "arguments": ""}},
-            Header("assistant", 6, ("function:f",)),
+            Header("assistant", 5, ("function:f",)),
         ),
         ({"role": "function", "name": "f", "content": ""}, Header("function", 4, (), ("function:f",))),
     ],
@@ -339,9 +339,22 @@ def test_plain_json_is_taken_at_its_word(body: Json, role: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "format"), [({"role": "user"}, "openai-chat"), ({"content": "x"}, "json"), ("x", "json"), ([], "json")]
+    ("body", "format"),
+    [
+        ({"role": "user"}, "openai-chat"),
+        ({"role": "user", "content": [{"type": "text", "text": "x"}]}, "openai-chat"),
+        ({"role": "assistant", "content": [{"type": "tool_use", "id": "a"}]}, "anthropic"),
+        ({"role": "user", "content": [{"type": "image", "source": {}}]}, "anthropic"),
+        ({"type": "function_call", "call_id": "a"}, "openai-responses"),
+        ({"type": "reasoning", "summary": []}, "openai-responses"),
+        ({"type": "message", "role": "user", "content": [{"type": "input_text"}]}, "openai-responses"),
+        ({"sessionUpdate": "plan"}, "acp"),
+        ({"content": "x"}, "json"),
+        ("x", "json"),
+        ([], "json"),
+    ],
 )
-def test_what_has_a_role_is_a_chat_message(body: Json, format: str) -> None:
+def test_a_message_is_recognised_by_what_only_its_format_has(body: Json, format: str) -> None:
     assert recognise(body) == format
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from onefold.compaction.groups import LEADING, group
 from onefold.errors import OnefoldError
 from onefold.journal.seam import Transaction
-from onefold.messages.codecs import estimate
+from onefold.messages import codec, convert
+from onefold.messages.codecs import OPENAI_CHAT, PLAIN, estimate
 from onefold.messages.frame import framed
+from onefold.messages.said import Result, Said
 from onefold.model import Json, Record, Segment
 
 
@@ -21,12 +24,18 @@ class Context:
     tokens: int
     segment: int
     numbers: tuple[int, ...]
-    """The record each message comes from; the summary's is the segment's."""
+    """The record each message comes from; the summary's is the segment's. 0 stands for a result that never came: no
+    provider takes a call without one, so it says that there is none."""
+    formats: tuple[str, ...]
     summary: str | None
     left_out: tuple[int, ...]
     """Tool results whose call is not there: kept in the journal, but no provider takes them."""
     last: int
     """The newest record that was seen when this was made."""
+
+    def to(self, format: str) -> list[Json]:
+        """The same messages in another provider's format."""
+        return convert(zip(self.formats, self.messages, strict=True), format)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +62,18 @@ def render(begins: Boundary, tail: Sequence[Record], last: int) -> Context:
     """System prompt, summary, messages kept by name, then everything from the cut on, each group together."""
     order, orphans = _order(tail)
     segment, summary, kept = begins.segment, begins.summary, begins.kept
-    parts: list[tuple[int, Json, int]] = [_part(r) for r in kept if _leads(r)]
+    parts: list[_Part] = [_part(r) for r in kept if _leads(r)]
     if summary is not None:
         text = framed(summary)
-        parts.append((segment.number, {"role": "user", "content": text}, estimate(text)))
+        parts.append(_Part(segment.number, {"role": "user", "content": text}, estimate(text), OPENAI_CHAT))
     parts += [_part(r) for r in kept if not _leads(r)]
-    parts += [_part(r) for r in order]
+    parts += order
     return Context(
-        messages=[body for _, body, _ in parts],
-        tokens=sum(tokens for _, _, tokens in parts),
+        messages=[p.body for p in parts],
+        tokens=sum(p.tokens for p in parts),
         segment=segment.number,
-        numbers=tuple(number for number, _, _ in parts),
+        numbers=tuple(p.number for p in parts),
+        formats=tuple(p.format for p in parts),
         summary=summary,
         left_out=tuple(sorted(orphans)),
         last=last,
@@ -74,11 +84,18 @@ def _leads(record: Record) -> bool:
     return record.header is not None and record.header.role in LEADING
 
 
-def _part(record: Record) -> tuple[int, Json, int]:
-    return record.number, record.body, record.header.tokens if record.header else 0
+class _Part(NamedTuple):
+    number: int
+    body: Json
+    tokens: int
+    format: str
 
 
-def _order(messages: Sequence[Record]) -> tuple[list[Record], frozenset[int]]:
+def _part(record: Record) -> _Part:
+    return _Part(record.number, record.body, record.header.tokens if record.header else 0, record.format or PLAIN)
+
+
+def _order(messages: Sequence[Record]) -> tuple[list[_Part], frozenset[int]]:
     """Messages in order, but results right after their call; what came in between follows them."""
     grouped = group((r.number, r.header) for r in messages if r.header is not None)
     by_number = {r.number: r for r in messages}
@@ -86,11 +103,24 @@ def _order(messages: Sequence[Record]) -> tuple[list[Record], frozenset[int]]:
     follows: dict[int, list[int]] = {}
     for number in sorted(owner):
         follows.setdefault(owner[number], []).append(number)
-    order: list[Record] = []
+    order: list[int] = []
     for record in messages:
         following = [] if record.number in owner or record.number in grouped.orphans else [record.number]
         while following:
-            number = following.pop(0)
-            order.append(by_number[number])
-            following[:0] = follows.get(number, ())
-    return order, grouped.orphans
+            order.append(following.pop(0))
+            following[:0] = follows.get(order[-1], ())
+    place = {number: at for at, number in enumerate(order)}
+    given_up = {max(g.members, key=place.__getitem__): g for g in grouped.groups if g.abandoned and g.waiting}
+    parts: list[_Part] = []
+    for number in order:
+        parts.append(_part(by_number[number]))
+        if (lacks := given_up.get(number)) is not None:
+            parts += _no_results(by_number[lacks.first], sorted(lacks.waiting))
+    return parts, grouped.orphans
+
+
+def _no_results(call: Record, ids: list[str]) -> list[_Part]:
+    """What stands for the results of calls that were given up, in the format of the call."""
+    name = call.format or PLAIN
+    never = [Said("tool", (Result(id, "(no result: the call was interrupted)", failed=True),)) for id in ids]
+    return [_Part(0, body, codec(name).header(body).tokens, name) for body in codec(name).write(never)]

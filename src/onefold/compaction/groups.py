@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from onefold.messages.said import ANSWERS
 from onefold.model import Header
 
 Numbered = tuple[int, Header]
+
+_ITEMS = frozenset({"call", "reasoning"})
 
 LEADING = frozenset({"system", "developer"})
 """Roles of a system prompt, which stands first in every context."""
@@ -44,12 +47,22 @@ class Grouped:
 
 
 def group(messages: Iterable[Numbered]) -> Grouped:
-    """Groups of a run of messages. A call's id may come again later: a result answers the latest open one."""
+    """Groups of a run of messages. A call's id may come again later: a result answers the latest open one.
+
+    Where an answer comes as several items (reasoning, text, calls), they are one group: no provider takes a part.
+    """
     groups: list[Group] = []
     open_calls: dict[str, Group] = {}
     orphans: set[int] = set()
+    answer: Group | None = None
     for number, header in messages:
-        if header.role == "assistant":
+        if answer is not None and header.role in ANSWERS:
+            answer.members.append(number)
+            answer.waiting.update(header.opens)
+            open_calls.update(dict.fromkeys(header.opens, answer))
+            continue
+        answer = None
+        if header.role in ANSWERS:
             for other in open_calls.values():
                 other.abandoned = True
         answered = [id for id in header.closes if id in open_calls]
@@ -60,10 +73,11 @@ def group(messages: Iterable[Numbered]) -> Grouped:
                 owner.members.append(number)
         if header.closes and not answered:
             orphans.add(number)
-        if header.opens:
+        if header.opens or header.role == "reasoning":
             made = Group([number], set(header.opens))
             groups.append(made)
             open_calls.update(dict.fromkeys(header.opens, made))
+            answer = made if header.role in _ITEMS else None
     return Grouped(tuple(groups), frozenset(orphans))
 
 

@@ -46,6 +46,14 @@ def decode(text: str) -> Json:
     return orjson.loads(text)
 
 
+def decode_or_text(text: str) -> Json:
+    """The value of a JSON text, or the text itself if it is none: a model may write its arguments badly."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def digest(previous: str, kind: str, format: str | None, body: Json) -> str:
     """A running digest over the records of one keyed append. The order of an object's keys does not matter."""
     try:

@@ -1,0 +1,119 @@
+"""Messages of the OpenAI chat API, which most other providers and local servers speak too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onefold.errors import InvalidMessage
+from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, objects, plain_header, strings
+from onefold.model import Header, Json
+
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_SPEAKERS = _ROLES - {"tool", "function"}
+
+
+def parse(body: Json) -> Said:
+    if not isinstance(body, dict):
+        raise InvalidMessage(f"a chat message is an object with a role, not a {type(body).__name__}")
+    role = body.get("role")
+    if not isinstance(role, str) or role not in _ROLES:
+        raise InvalidMessage(
+            f"{role!r} is no role of a chat message; use one of {', '.join(sorted(_ROLES))}, "
+            "or format='json' for other shapes"
+        )
+    content = body.get("content")
+    spoken: list[Part] = [Text(content)] if isinstance(content, str) else _parts(content)
+    if role == "tool":
+        if not isinstance(answered := body.get("tool_call_id"), str):
+            raise InvalidMessage("a message with role 'tool' needs the tool_call_id it answers")
+        return Said("tool", (Result(answered, _plain(spoken)), *_calls(body)))
+    if role == "function":
+        return Said("function", (Result(f"function:{body.get('name')}", _plain(spoken)),))
+    return Said(role, (*spoken, *_calls(body)))
+
+
+def quick(body: Json) -> Header | None:
+    """The header of a message that is plain text, as most are, without taking it apart."""
+    if isinstance(body, dict) and len(body) == 2 and isinstance(text := body.get("content"), str):
+        role = body.get("role")
+        if isinstance(role, str) and role in _SPEAKERS:
+            return plain_header(role, text)
+    return None
+
+
+def write(said: Sequence[Said]) -> list[Json]:
+    written: list[Json] = []
+    for one in said:
+        results = [p for p in one.parts if isinstance(p, Result)]
+        written += [{"role": "tool", "tool_call_id": r.id, "content": r.text} for r in results]
+        calls = [p for p in one.parts if isinstance(p, Call)]
+        content = _content(one)
+        if not calls and not content:
+            continue
+        role = one.role if one.role in ("system", "developer") else "assistant" if one.role in ANSWERS else "user"
+        message: dict[str, Json] = {"role": role, "content": content or None}
+        if calls:
+            message["tool_calls"] = [_call(c) for c in calls]
+        if one.role == "call" and written and written[-1]["role"] == "assistant":
+            # Where each call was an item of its own: all calls of one answer stand in one message.
+            written[-1].setdefault("tool_calls", []).extend(message["tool_calls"])
+        else:
+            written.append(message)
+    return written
+
+
+def _parts(content: Json) -> list[Part]:
+    found: list[Part] = []
+    for part in objects(content):
+        match part.get("type"):
+            case "text" | "refusal":
+                found += [Text(t) for t in strings(part.get("text"), part.get("refusal"))]
+            case "image_url":
+                link = part.get("image_url")
+                url = link.get("url") if isinstance(link, dict) else link
+                found.append(Media("image", url if isinstance(url, str) else None))
+            case str(kind):
+                found.append(Media(kind))
+    return found
+
+
+def _calls(body: dict[str, Json]) -> list[Part]:
+    calls = body.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise InvalidMessage("tool_calls is a list of calls")
+    made: list[Part] = []
+    for call in calls:
+        if not (isinstance(call, dict) and isinstance(call.get("id"), str)):
+            raise InvalidMessage("each of tool_calls needs a string id, which its result names as tool_call_id")
+        made.append(_called(call["id"], call.get("function") or call.get("custom")))
+    if isinstance(legacy := body.get("function_call"), dict):
+        made.append(_called(f"function:{legacy.get('name')}", legacy))
+    return made
+
+
+def _called(id: str, what: Json) -> Call:
+    what = what if isinstance(what, dict) else {}
+    return Call(id, str(what.get("name") or ""), str(what.get("arguments") or what.get("input") or ""))
+
+
+def _call(call: Call) -> Json:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _content(said: Said) -> Json:
+    media = [p for p in said.parts if isinstance(p, Media)]
+    if not media:
+        return said.spoken
+    parts: list[Json] = []
+    for part in said.parts:
+        if isinstance(part, Text):
+            parts.append({"type": "text", "text": part.text})
+        elif isinstance(part, Media) and part.kind == "image" and part.url is not None:
+            parts.append({"type": "image_url", "image_url": {"url": part.url}})
+        elif isinstance(part, Media):
+            parts.append({"type": "text", "text": f"[{part.kind}]"})
+    return parts
+
+
+def _plain(parts: list[Part]) -> str:
+    return "\n".join(p.text for p in parts if isinstance(p, Text))

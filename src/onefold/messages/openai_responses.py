@@ -1,0 +1,79 @@
+"""Items of the OpenAI Responses API: messages, calls, results and reasoning, each an item of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onefold.errors import InvalidMessage
+from onefold.messages.exact import encode
+from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects, strings
+from onefold.model import Json
+
+_ROLES = frozenset({"system", "developer", "user", "assistant"})
+
+
+def parse(body: Json) -> Said:
+    if not isinstance(body, dict):
+        raise InvalidMessage(f"a Responses item is an object, not a {type(body).__name__}")
+    kind = body.get("type", "message")
+    if kind == "message":
+        role = body.get("role")
+        if not isinstance(role, str) or role not in _ROLES:
+            raise InvalidMessage(f"{role!r} is no role of a message item; use {', '.join(sorted(_ROLES))}")
+        content = body.get("content")
+        return Said(role, (Text(content),) if isinstance(content, str) else _parts(content))
+    if kind == "reasoning":
+        texts = [t for part in objects(body.get("summary")) for t in strings(part.get("text"))]
+        return Said("reasoning", (Thought("\n".join(texts)),))
+    if isinstance(kind, str) and kind.endswith("_output"):
+        if not isinstance(body.get("call_id"), str):
+            raise InvalidMessage(f"a {kind} item needs the call_id it answers")
+        output = body.get("output")
+        return Said("tool", (Result(body["call_id"], output if isinstance(output, str) else encode(output)),))
+    if isinstance(body.get("call_id"), str):
+        given = body.get("arguments") or body.get("input") or encode(body.get("action"))
+        return Said("call", (Call(body["call_id"], str(body.get("name") or kind), str(given)),))
+    return Said("assistant", (Text(f"[{kind}]"),))
+
+
+def write(said: Sequence[Said]) -> list[Json]:
+    written: list[Json] = []
+    for one in said:
+        role = one.role if one.role in _ROLES else "assistant" if one.role in ANSWERS else "user"
+        content = [c for p in one.parts if (c := _content(p, role)) is not None]
+        for part in one.parts:
+            if isinstance(part, Result):
+                written.append({"type": "function_call_output", "call_id": part.id, "output": part.text})
+        if content:
+            written.append({"type": "message", "role": role, "content": content})
+        for part in one.parts:
+            if isinstance(part, Call):
+                written.append(
+                    {"type": "function_call", "call_id": part.id, "name": part.name, "arguments": part.arguments}
+                )
+    return written
+
+
+def _parts(content: Json) -> tuple[Part, ...]:
+    found: list[Part] = []
+    for part in objects(content):
+        match part.get("type"):
+            case "input_text" | "output_text" | "refusal" | "text":
+                found += [Text(t) for t in strings(part.get("text"), part.get("refusal"))]
+            case "input_image":
+                url = part.get("image_url")
+                found.append(Media("image", url if isinstance(url, str) else None))
+            case str(kind):
+                found.append(Media(kind.removeprefix("input_")))
+    return tuple(found)
+
+
+def _content(part: Part, role: str) -> Json:
+    match part:
+        case Text(text):
+            return {"type": "output_text" if role == "assistant" else "input_text", "text": text} if text else None
+        case Media("image", str(url)):
+            return {"type": "input_image", "image_url": url}
+        case Media(kind):
+            return {"type": "input_text", "text": f"[{kind}]"}
+    return None
