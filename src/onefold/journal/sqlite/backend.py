@@ -180,7 +180,9 @@ class SqliteBackend:
                     self._gate.leave()
         self._watch.changed()
 
-    def _commit_together(self, batch: list[Ticket]) -> None:
+    def _commit_together(self, batch: list[Ticket], *, apart: bool = False) -> None:
+        """Runs a batch in one transaction. If one of it is refused, all are run again, `apart` from each other: a
+        savepoint for each costs more than the work itself, and few are ever refused."""
         try:
             self._check_open()
             connection = self._writer or self._writer_connection()
@@ -196,8 +198,8 @@ class SqliteBackend:
         refused: list[tuple[Ticket, BaseException]] = []
         committing = False
         try:
-            self._run_each(connection, batch, done, refused)
-            committing = connection.in_transaction
+            self._run_each(connection, batch, done, refused, apart=apart)
+            committing = connection.in_transaction and (apart or len(batch) == 1 or not refused)
             if committing:
                 connection.execute("commit" if done else "rollback")
                 self._answer(done, refused)
@@ -218,6 +220,9 @@ class SqliteBackend:
         if len(batch) == 1:
             self._answer([], refused)
             return
+        if not apart:
+            self._commit_together(batch, apart=True)
+            return
         # A full disk, or the like, took the whole batch back: each one alone, so that none fails another.
         for ticket in batch:
             self._commit_together([ticket])
@@ -234,19 +239,21 @@ class SqliteBackend:
         batch: list[Ticket],
         done: list[Done],
         refused: list[tuple[Ticket, BaseException]],
+        *,
+        apart: bool,
     ) -> None:
-        """Runs the operations of a batch one after another; those that are refused leave nothing behind."""
-        alone = len(batch) == 1
+        """Runs the operations of a batch one after another. Apart, those that are refused leave nothing behind;
+        otherwise the first one ends it."""
         for ticket in batch:
             tx = SqliteTransaction(connection, self._clock(), self._states)
             try:
-                result = ticket.work(tx) if alone else self._one_of_many(connection, ticket, tx)
+                result = self._one_of_many(connection, ticket, tx) if apart else ticket.work(tx)
                 done.append((ticket, result, tx))
                 self._states.update(tx.put)
                 self._log_pages += 4 + ticket.size // PAGE_SIZE
             except Exception as error:
                 refused.append((ticket, self._translate(error)))
-                if not connection.in_transaction:
+                if not apart or not connection.in_transaction:
                     return
 
     def _refuse(self, batch: list[Ticket], error: BaseException) -> None:
