@@ -10,6 +10,7 @@ import apsw
 
 import onefold
 from onefold.compaction.run import whoami
+from onefold.journal.sqlite.library import queries
 from onefold.model import Claim, Json, Segment
 
 TAIL = 100
@@ -33,6 +34,29 @@ class Bare:
     def insert(self, body: str) -> None:
         self._connection.execute("begin immediate")
         self._connection.execute("insert into messages (body) values (?)", (body,))
+        self._connection.execute("commit")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Statements:
+    """The statements of an append on a store of ours, without the program around them."""
+
+    def __init__(self, path: Path) -> None:
+        with onefold.open(path) as store:
+            self._state = store.session("one").state
+        self._connection = apsw.Connection(str(path))
+        self._connection.execute("pragma synchronous = full")
+        self._record, self._session = queries()["add_record"], queries()["put_session"]
+
+    def insert(self, body: str) -> None:
+        self._state = state = self._state._replace(last=self._state.last + 1)
+        nothing = (None,) * 5
+        about = ("0" * 20, "message", state.touched_at, "openai-chat", "user", 100)
+        self._connection.execute("begin immediate")
+        self._connection.execute(self._record, ("one", state.last, *about, *nothing, body))
+        self._connection.execute(self._session, (*state, 0))
         self._connection.execute("commit")
 
     def close(self) -> None:
