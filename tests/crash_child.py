@@ -119,6 +119,7 @@ OPERATIONS: dict[str, Callable[[Store], Act]] = {
     "restore": _restore,
     "queue": lambda store: lambda: store.session("a").queue({"role": "user", "content": "much later"}),
     "take": lambda store: lambda: store.session("a").take(),
+    "alias": lambda store: lambda: store.session("a").alias("also-a"),
     "heal": _heal,
 }
 

@@ -245,7 +245,7 @@ def backend_of(store: Store) -> SqliteBackend:
     return backend
 
 
-TABLES = ("meta", "records", "sessions", "segments", "compactions", "keys", "inputs", "leases")
+TABLES = ("meta", "records", "sessions", "segments", "compactions", "keys", "inputs", "aliases", "leases")
 
 
 def rows(path: Path, tables: tuple[str, ...] = TABLES) -> dict[str, list[Any]]:

@@ -310,6 +310,7 @@ def _every_record() -> list[Record]:
         session.cancel()
         journal.request(session.id)
         journal.restore(session.id, 1, expect_head=session.head)
+        session.alias("agent-7f3a")
         journal.backend.write(session.id, lambda tx: tx.add_input(session.id, 3))
         store.verify(fix=True)
         return list(session.read())

@@ -18,7 +18,7 @@ from tests.crash_child import prepare
 from tests.faults import damage, open_store, prints, rows
 from tests.helpers import counted, kinds, quick, talk
 
-DERIVED = ("sessions", "segments", "compactions", "keys", "inputs")
+DERIVED = ("sessions", "segments", "compactions", "keys", "inputs", "aliases")
 
 SEEN_AT_OPEN = {
     "head moved back": "update sessions set head = 1, cut = 1",

@@ -36,16 +36,17 @@ THINGS = {
 }  # fmt: skip
 STORE = {"address", "backup", "close", "compactions", "incarnation", "resolve", "session", "sessions", "verify"}
 SESSION = {
-    "append", "cancel", "compact", "compactions", "context", "follow", "head", "holder", "queue", "read", "segments",
-    "state", "take",
+    "alias", "append", "cancel", "compact", "compactions", "context", "follow", "head", "holder", "queue", "read",
+    "segments", "state", "take",
 }  # fmt: skip
 CONTRACT = {
-    "append", "cancel", "claim", "claim_next", "commit", "fail", "follow", "read", "renew", "request", "restore",
+    "alias", "append", "cancel", "claim", "claim_next", "commit", "fail", "follow", "read", "renew", "request",
+    "resolve", "restore",
 }  # fmt: skip
 FIELDS = {
     onefold.Appended: ["numbers", "duplicate"],
     onefold.CompactResult: ["id", "state", "changed", "joined", "applied", "cause", "segment"],
-    onefold.Context: ["messages", "tokens", "segment", "numbers", "summary", "left_out", "last"],
+    onefold.Context: ["messages", "tokens", "segment", "numbers", "formats", "summary", "left_out", "last"],
     onefold.Holder: ["host", "pid", "thread", "agent", "nonce", "since", "until"],
     onefold.Material: ["session", "previous", "records", "instructions", "max_tokens", "attempt"],
     onefold.Record: ["number", "id", "kind", "at", "body", "format", "header", "key", "turn", "actor"],
@@ -136,5 +137,5 @@ def test_kinds_of_records_have_the_names_of_the_contract() -> None:
     assert kinds == {
         "message", "segment.opened", "compaction.requested", "compaction.joined", "compaction.started",
         "compaction.committed", "compaction.failed", "compaction.cancelled", "compaction.superseded", "input.queued",
-        "input.taken", "healed",
+        "input.taken", "healed", "alias",
     }  # fmt: skip

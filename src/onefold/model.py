@@ -29,6 +29,7 @@ CANCELLED = "compaction.cancelled"
 SUPERSEDED = "compaction.superseded"
 INPUT_QUEUED = "input.queued"
 INPUT_TAKEN = "input.taken"
+ALIAS = "alias"
 HEALED = "healed"
 
 MANUAL = "manual"

@@ -157,6 +157,11 @@ class Session:
         """Who compacts this session now, since when and until when; None if nobody does."""
         return self._journal.holder(self.id)
 
+    def alias(self, other_id: str) -> None:
+        """Makes this session known by one more id, such as the one its agent gave it, before or after a rotation."""
+        check_name("alias", other_id)
+        self._journal.alias(self.id, other_id, actor=self._agent)
+
     def queue(self, message: Json, *, format: str | None = None) -> int:
         """Keeps an input until a turn takes it."""
         return self._journal.queue(self.id, self._draft(message, format, None))

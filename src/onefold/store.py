@@ -60,11 +60,13 @@ class Store:
         return self.journal.backend.incarnation
 
     def session(self, id: str, *, create: bool = True) -> Session:
-        """A session by its id. Looks its derived state over on the way, and mends it if it is damaged."""
+        """A session by its id, or by any other id it is known by. Looks its derived state over on the way, and mends
+        it if it is damaged."""
         check_name("session id", id)
+        id = self.journal.backend.read(lambda tx: tx.owner(id)) or id
         if not self.journal.backend.read(lambda tx: tx.looks_right(id)):
             if create:
-                self.journal.create(id)
+                id = self.journal.create(id).id
             elif not self.journal.backend.read(lambda tx: tx.last_number(id) or tx.session(id) is not None):
                 raise SessionNotFound(id)
             if not self.journal.backend.read(lambda tx: tx.looks_right(id)):
@@ -97,8 +99,8 @@ class Store:
         return self.journal.backend.read(lambda tx: tx.compactions(None, open_only=open_only))
 
     def resolve(self, any_id: str) -> str:
-        """The id of the session that is known by this one."""
-        return self.journal.state(any_id).id
+        """The id of the session that is known by this one, its own or any other."""
+        return self.journal.resolve(any_id)
 
     def verify(self, fix: bool = False, *, progress: Callable[[str, int], None] | None = None) -> Report:
         """Compares everything derived with the journal; with `fix`, mends it."""

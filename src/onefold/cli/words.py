@@ -7,6 +7,7 @@ from collections.abc import Callable
 from onefold.cli.output import clock_time, count, listed
 from onefold.messages import FORMATS, encode
 from onefold.model import (
+    ALIAS,
     CANCELLED,
     COMMITTED,
     FAILED,
@@ -98,6 +99,10 @@ def _taken(record: Record, body: Json) -> str:
     return f"the input #{body['input']} is taken; it is the next message"
 
 
+def _alias(record: Record, body: Json) -> str:
+    return f"it is also known as {body['alias']}{_by(record)}"
+
+
 def _healed(record: Record, body: Json) -> str:
     return f"{count(len(body['findings']), 'derived row')} mended: {listed(f['what'] for f in body['findings'])}"
 
@@ -112,5 +117,6 @@ _WORDS: dict[str, Callable[[Record, Json], str]] = {
     SUPERSEDED: _superseded,
     SEGMENT_OPENED: _segment,
     INPUT_TAKEN: _taken,
+    ALIAS: _alias,
     HEALED: _healed,
 }

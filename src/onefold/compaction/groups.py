@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from onefold.messages.said import ANSWERS
+from onefold.messages.said import AGENT, ANSWERS
 from onefold.model import Header
 
 Numbered = tuple[int, Header]
 
-_ITEMS = frozenset({"call", "reasoning"})
+_ITEMS = frozenset({"call", "reasoning", AGENT})
 
 LEADING = frozenset({"system", "developer"})
 """Roles of a system prompt, which stands first in every context."""
@@ -49,22 +49,31 @@ class Grouped:
 def group(messages: Iterable[Numbered]) -> Grouped:
     """Groups of a run of messages. A call's id may come again later: a result answers the latest open one.
 
-    Where an answer comes as several items (reasoning, text, calls), they are one group: no provider takes a part.
+    Where an answer comes as several items (reasoning, text, calls), they are one group: no provider takes a part. What
+    an agent streams while its tools run gives up no call, unless a user has spoken since. News of a call that does not
+    close it belongs to it.
     """
     groups: list[Group] = []
     open_calls: dict[str, Group] = {}
     orphans: set[int] = set()
     answer: Group | None = None
+    asked = 0
     for number, header in messages:
         if answer is not None and header.role in ANSWERS:
             answer.members.append(number)
-            answer.waiting.update(header.opens)
-            open_calls.update(dict.fromkeys(header.opens, answer))
+            _open(open_calls, answer, header)
+            continue
+        if header.role == "tool" and not header.closes:
+            running = next(reversed(open_calls.values()), None)
+            if running is not None and not running.abandoned:
+                running.members.append(number)
             continue
         answer = None
+        if header.role == "user":
+            asked = number
         if header.role in ANSWERS:
             for other in open_calls.values():
-                other.abandoned = True
+                other.abandoned = other.abandoned or header.role != AGENT or other.first < asked
         answered = [id for id in header.closes if id in open_calls]
         for id in answered:
             owner = open_calls.pop(id)
@@ -74,11 +83,19 @@ def group(messages: Iterable[Numbered]) -> Grouped:
         if header.closes and not answered:
             orphans.add(number)
         if header.opens or header.role == "reasoning":
-            made = Group([number], set(header.opens))
+            made = Group([number])
             groups.append(made)
-            open_calls.update(dict.fromkeys(header.opens, made))
+            _open(open_calls, made, header)
             answer = made if header.role in _ITEMS else None
     return Grouped(tuple(groups), frozenset(orphans))
+
+
+def _open(open_calls: dict[str, Group], by: Group, header: Header) -> None:
+    for id in header.opens:
+        if (before := open_calls.pop(id, by)) is not by:
+            before.abandoned = True  # its result would be taken for the later call's
+        open_calls[id] = by
+        by.waiting.add(id)
 
 
 def legal_cuts(messages: Sequence[Numbered]) -> list[int]:

@@ -41,6 +41,7 @@ from onefold.messages import digest, encode
 from onefold.messages.codecs import estimate
 from onefold.messages.frame import framed
 from onefold.model import (
+    ALIAS,
     CANCELLED,
     COMMITTED,
     FAILED,
@@ -99,6 +100,8 @@ class Journal:
             if state is None and tx.last_number(session):
                 heal(tx, session, self._ids)
                 state = tx.session(session)
+            if state is None and (owner := tx.owner(session)) is not None:
+                return _known(tx, owner)
             if state is None:
                 body = {"session": session, "base": None, "cut": 1, "source": "created"}
                 state = self._add(tx, fold.newborn(session, tx.now), self._draft(SEGMENT_OPENED, body))
@@ -472,6 +475,33 @@ class Journal:
             return tx.record(session, state.last)
 
         return self.backend.write(session, work)
+
+    # ------------------------------------------------------------------ other ids
+
+    def alias(self, session: str, alias: str, *, actor: str | None = None) -> None:
+        """Makes a session known by one more id, for good. Said again, nothing happens; no two sessions share one."""
+
+        def work(tx: Transaction) -> None:
+            state = _known(tx, session)
+            owner = alias if tx.session(alias) is not None else tx.owner(alias)
+            if owner == session:
+                return
+            if owner is not None:
+                raise Taken(f"{alias!r} is session {owner!r} already; session {session!r} cannot be known by it")
+            tx.put_session(self._add(tx, state, self._draft(ALIAS, {"alias": alias}, actor=actor)))
+
+        try:
+            self.backend.write(session, work)
+        except Taken as error:
+            raise OnefoldError(f"{error}. Nothing was written") from None
+
+    def resolve(self, any_id: str) -> str:
+        """The id of the session that is known by this one, its own or any other."""
+
+        def work(tx: Transaction) -> str:
+            return any_id if tx.session(any_id) is not None else tx.owner(any_id) or _known(tx, any_id).id
+
+        return self.backend.read(work)
 
     # ------------------------------------------------------------------ what can be asked
 

@@ -12,6 +12,7 @@ from onefold.errors import StoreDamaged
 from onefold.journal.seam import Rows
 from onefold.messages import digest
 from onefold.model import (
+    ALIAS,
     CANCELLED,
     COMMITTED,
     FAILED,
@@ -58,6 +59,9 @@ def apply(rows: Rows, state: SessionState, record: Record) -> SessionState:
     if record.kind == INPUT_TAKEN:
         rows.drop_input(state.id, record.body["input"])
         return state._replace(pending=state.pending - 1)
+    if record.kind == ALIAS:
+        rows.add_alias(state.id, record.body["alias"])
+        return state
     if record.kind.startswith("compaction."):
         return _compaction(rows, state, record)
     return state

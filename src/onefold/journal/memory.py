@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from onefold.errors import StoreError
 from onefold.journal.rows import DictRows
-from onefold.journal.seam import Derived, Transaction
+from onefold.journal.seam import Derived, Taken, Transaction
 from onefold.messages import decode
 from onefold.model import (
     MESSAGE,
@@ -145,6 +145,14 @@ class MemoryTransaction:
 
     def next_input(self, session: str) -> int | None:
         return min(self._shelf(session).rows.derived.inputs, default=None)
+
+    def add_alias(self, session: str, alias: str) -> None:
+        if self.owner(alias) is not None:
+            raise Taken(f"a session is known by {alias!r} already")
+        self._shelves[session].rows.add_alias(session, alias)
+
+    def owner(self, alias: str) -> str | None:
+        return next((id for id, s in self._shelves.items() if alias in s.rows.derived.aliases), None)
 
     def looks_right(self, session: str) -> bool:
         state = self.session(session)

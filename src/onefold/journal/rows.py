@@ -59,6 +59,12 @@ class DictRows:
             self.derived.inputs.discard(number)
             self.undo.append(lambda: self.derived.inputs.add(number))
 
+    def add_alias(self, session: str, alias: str) -> None:
+        if alias in self.derived.aliases:
+            raise Taken(f"session {session!r} is known by {alias!r} already")
+        self.derived.aliases.add(alias)
+        self.undo.append(lambda: self.derived.aliases.discard(alias))
+
     def _put(self, rows: dict[K, V], key: K, value: V) -> None:
         before = rows.get(key)
 

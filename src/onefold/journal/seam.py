@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Taken(Exception):
-    """A segment with this base exists already: the unique key that makes a fork impossible to write."""
+    """A unique key stands there already: a segment's base, which makes a fork impossible to write, or an alias."""
 
 
 class Leases(Protocol):
@@ -36,6 +36,7 @@ class Derived:
     compactions: dict[str, Compaction] = field(default_factory=dict)
     keys: dict[str, KeyUse] = field(default_factory=dict)
     inputs: set[int] = field(default_factory=set)
+    aliases: set[str] = field(default_factory=set)
 
 
 class Rows(Protocol):
@@ -50,6 +51,8 @@ class Rows(Protocol):
     def put_key(self, session: str, key: str, use: KeyUse) -> None: ...
     def add_input(self, session: str, number: int) -> None: ...
     def drop_input(self, session: str, number: int) -> None: ...
+    def add_alias(self, session: str, alias: str) -> None:
+        """Adds a row; raises `Taken` if any session is known by this id already."""
 
 
 class Transaction(Rows, Protocol):
@@ -82,6 +85,8 @@ class Transaction(Rows, Protocol):
     def segments(self, session: str) -> list[Segment]: ...
     def compactions(self, session: str | None, *, open_only: bool) -> list[Compaction]: ...
     def next_input(self, session: str) -> int | None: ...
+    def owner(self, alias: str) -> str | None:
+        """The session that is known by this other id."""
 
     # checking one against the other
     def looks_right(self, session: str) -> bool:

@@ -113,6 +113,8 @@ def _differences(session: str, stands: Derived, should: Derived) -> list[Finding
     found += _compare(session, "segment", stands.segments, should.segments)
     found += _compare(session, "compaction", stands.compactions, should.compactions)
     found += _compare(session, "key", stands.keys, should.keys)
+    known = dict.fromkeys(stands.aliases, "known")
+    found += _compare(session, "alias", known, dict.fromkeys(should.aliases, "known"))
     waiting = dict.fromkeys(stands.inputs, "waiting")
     found += _compare(session, "input", waiting, dict.fromkeys(should.inputs, "waiting"))
     return found

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onefold.errors import InvalidMessage
 from onefold.messages.exact import decode_or_text, encode
-from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects
+from onefold.messages.said import AGENT, ANSWERS, Call, Media, Part, Progress, Result, Said, Text, Thought, objects
 from onefold.model import Json
 
 _OVER = frozenset({"completed", "failed"})
@@ -22,14 +22,14 @@ def parse(body: Json) -> Said:
         case "user_message_chunk":
             return Said("user", _content(body))
         case "agent_message_chunk":
-            return Said("assistant", _content(body))
+            return Said(AGENT, _content(body))
         case "agent_thought_chunk":
             texts = [p.text for p in _content(body) if isinstance(p, Text)]
-            return Said("assistant", (Thought("\n".join(texts)),))
+            return Said(AGENT, (Thought("\n".join(texts)),))
         case "tool_call" | "tool_call_update":
             return _tool(body, kind)
         case str():
-            return Said("assistant", (Text(f"[{kind}]"),))
+            return Said("other", (Thought(f"[{kind}]"),))  # plans, modes, usage: for clients, not for models
     raise InvalidMessage("an ACP message is a session update (with sessionUpdate) or a prompt (a list of blocks)")
 
 
@@ -57,38 +57,53 @@ def write(said: Sequence[Said]) -> list[Json]:
                     written.append(
                         {"sessionUpdate": "tool_call_update", "toolCallId": id, "status": status, "content": [block]}
                     )
-                case Media(kind):
-                    note = {"type": "text", "text": f"[{kind}]"}
-                    written.append({"sessionUpdate": chunk, "content": note})
+                case Media(kind, url):
+                    written.append({"sessionUpdate": chunk, "content": _block(kind, url)})
     return written
+
+
+def _block(kind: str, url: str | None) -> Json:
+    if kind == "image" and url is not None and url.startswith("data:") and ";base64," in url:
+        type, _, data = url.removeprefix("data:").partition(";base64,")
+        return {"type": "image", "mimeType": type, "data": data}
+    return {"type": "text", "text": f"[{kind}]"}
 
 
 def _tool(body: dict[str, Json], kind: str) -> Said:
     id = body.get("toolCallId")
     if not isinstance(id, str):
         raise InvalidMessage(f"a {kind} needs its toolCallId")
-    texts = [
-        str(inner["text"])
-        for block in objects(body.get("content"))
-        if isinstance(inner := block.get("content"), dict) and isinstance(inner.get("text"), str)
-    ]
-    if not texts and "rawOutput" in body:
-        texts = [encode(body["rawOutput"])]
-    over = body.get("status") in _OVER
+    shown = [_part(inner) for block in objects(body.get("content")) if (inner := _shown(block)) is not None]
+    text = "\n".join(p.text for p in shown if isinstance(p, Text))
+    if not text and body.get("rawOutput") is not None:
+        text = encode(body["rawOutput"])
+    given = body.get("rawInput")
     parts: list[Part] = []
     if kind == "tool_call":
-        parts.append(Call(id, str(body.get("title") or body.get("kind")), encode(body.get("rawInput", {}))))
+        parts.append(Call(id, str(body.get("title") or body.get("kind") or "tool"), encode(given or {})))
+        given = None
+    status = body.get("status")
+    over = isinstance(status, str) and status in _OVER
+    if given is not None or (text and not over):
+        parts.append(Progress(id, "" if over else text, None if given is None else encode(given)))
     if over:
-        parts.append(Result(id, "\n".join(texts), body["status"] == "failed"))
-    elif texts:
-        parts.append(Text("\n".join(texts)))
-    return Said("call" if kind == "tool_call" else "tool", tuple(parts))
+        parts += [Result(id, text, status == "failed"), *(p for p in shown if isinstance(p, Media))]
+    return Said(AGENT if kind == "tool_call" else "tool", tuple(parts))
+
+
+def _shown(block: dict[str, Json]) -> dict[str, Json] | None:
+    """What a call shows: a block of content, or how a file was changed."""
+    inner = block.get("content")
+    if isinstance(inner, dict):
+        return inner
+    return {"text": f"{block.get('path')}\n{block['newText']}"} if isinstance(block.get("newText"), str) else None
 
 
 def _content(body: dict[str, Json]) -> tuple[Part, ...]:
     content = body.get("content")
-    blocks = objects(content) if isinstance(content, list) else objects([content])
-    return tuple(_part(b) for b in blocks)
+    if not isinstance(content, dict | list):
+        raise InvalidMessage(f"a {body['sessionUpdate']} needs its content, a block")
+    return tuple(_part(b) for b in objects(content if isinstance(content, list) else [content]))
 
 
 def _part(block: dict[str, Json]) -> Part:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 from onefold.errors import InvalidMessage
 from onefold.messages.exact import decode_or_text, encode
@@ -18,7 +19,9 @@ def parse(body: Json) -> Said:
         return Said(body["role"], (Text(content),))
     if not isinstance(content, list):
         raise InvalidMessage("the content of an Anthropic message is a string or a list of blocks")
-    return Said(body["role"], tuple(p for block in objects(content) if (p := _part(block)) is not None))
+    parts = tuple(p for block in objects(content) for p in _parts(block))
+    answers = body["role"] == "user" and any(isinstance(p, Result) for p in parts)
+    return Said("tool" if answers else body["role"], parts)  # results are no words of a user's, though he brings them
 
 
 def write(said: Sequence[Said]) -> list[Json]:
@@ -27,34 +30,49 @@ def write(said: Sequence[Said]) -> list[Json]:
     for one in said:
         role = "assistant" if one.role in ANSWERS else "system" if one.role in ("system", "developer") else "user"
         blocks = [b for part in one.parts if (b := _block(part)) is not None]
-        if not blocks:
-            continue
-        if written and written[-1]["role"] == role:
-            # All calls of one answer stand in one message, all their results in the next, before anything else there.
-            joined = written[-1]["content"] + blocks
-            written[-1]["content"] = sorted(joined, key=lambda b: b["type"] != "tool_result")
-        else:
+        if blocks:
             written.append({"role": role, "content": blocks})
     return written
 
 
-def _part(block: dict[str, Json]) -> Part | None:
+def join(messages: list[Json]) -> list[Json]:
+    """All calls of one answer stand in one message, all their results in the next, before anything else there."""
+    joined: list[Json] = []
+    for message in messages:
+        role = message["role"]
+        if joined and role != "system" and joined[-1]["role"] == role:
+            blocks = _blocks(joined[-1]) + _blocks(message)
+            if role == "user":
+                blocks.sort(key=lambda b: not (isinstance(b, dict) and b.get("type") == "tool_result"))
+            joined[-1] = joined[-1] | {"content": blocks}
+        else:
+            joined.append(message)
+    return joined
+
+
+def _blocks(message: dict[str, Json]) -> list[Json]:
+    content = message["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _parts(block: dict[str, Json]) -> Iterator[Part]:
     match block.get("type"):
         case "text":
-            return Text(str(block.get("text", "")))
-        case "thinking":
-            return Thought(str(block.get("thinking", "")))
+            yield Text(str(block.get("text", "")))
+        case "thinking" | "redacted_thinking":
+            yield Thought(str(block.get("thinking", "")))
         case "tool_use" | "server_tool_use" | "mcp_tool_use":
             if not isinstance(block.get("id"), str):
                 raise InvalidMessage("a tool_use block needs a string id, which its tool_result names as tool_use_id")
-            return Call(block["id"], str(block.get("name")), encode(block.get("input", {})))
+            yield Call(block["id"], str(block.get("name") or ""), encode(block.get("input", {})))
         case str(kind) if kind.endswith("tool_result"):
             if not isinstance(block.get("tool_use_id"), str):
                 raise InvalidMessage("a tool_result block needs the tool_use_id it answers")
-            return Result(block["tool_use_id"], _text(block.get("content")), bool(block.get("is_error")))
+            yield Result(block["tool_use_id"], _text(block.get("content")), bool(block.get("is_error")))
+            shown = (p for inner in objects(block.get("content")) for p in _parts(inner))
+            yield from (p for p in shown if isinstance(p, Media))
         case "image" | "document":
-            return Media(str(block["type"]), _url(block.get("source")))
-    return None
+            yield Media(str(block["type"]), _url(block.get("source")))
 
 
 def _block(part: Part) -> dict[str, Json] | None:
@@ -64,9 +82,9 @@ def _block(part: Part) -> dict[str, Json] | None:
         case Call(id, name, arguments):
             given = decode_or_text(arguments)
             given = given if isinstance(given, dict) else {"input": given}
-            return {"type": "tool_use", "id": id, "name": name, "input": given}
+            return {"type": "tool_use", "id": _id(id), "name": name, "input": given}
         case Result(id, text, failed):
-            block: dict[str, Json] = {"type": "tool_result", "tool_use_id": id, "content": text}
+            block: dict[str, Json] = {"type": "tool_result", "tool_use_id": _id(id), "content": text}
             return block | {"is_error": True} if failed else block
         case Media("image", str(url)):
             if url.startswith("data:") and ";base64," in url:
@@ -76,6 +94,11 @@ def _block(part: Part) -> dict[str, Json] | None:
         case Media(kind):
             return {"type": "text", "text": f"[{kind}]"}
     return None
+
+
+def _id(id: str) -> str:
+    """An id of another provider, as this one takes it."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", id)
 
 
 def _text(content: Json) -> str:

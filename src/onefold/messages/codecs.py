@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from onefold.errors import InvalidMessage
 from onefold.messages import acp, anthropic, openai_chat, openai_responses, plain
 from onefold.messages.exact import encode
-from onefold.messages.said import Said, estimate, objects
+from onefold.messages.said import Said, estimate, in_turn, objects
 from onefold.model import MESSAGE, Draft, Header, Ids, Json
 
 OPENAI_CHAT = "openai-chat"
@@ -28,6 +29,8 @@ class Codec:
     """Messages of this format that say the same."""
     quick: Callable[[Json], Header | None] = lambda _: None
     """The header, where it can be told without taking the message apart."""
+    join: Callable[[list[Json]], list[Json]] = lambda messages: messages
+    """Messages of this format with those made one that have to be."""
 
     def header(self, body: Json) -> Header:
         """Role, tool calls and size."""
@@ -43,7 +46,7 @@ FORMATS: dict[str, Codec] = {
     for c in (
         Codec(OPENAI_CHAT, openai_chat.parse, openai_chat.write, openai_chat.quick),
         Codec("openai-responses", openai_responses.parse, openai_responses.write),
-        Codec("anthropic", anthropic.parse, anthropic.write),
+        Codec("anthropic", anthropic.parse, anthropic.write, join=anthropic.join),
         Codec("acp", acp.parse, acp.write),
         Codec(PLAIN, plain.parse, plain.write),
     )
@@ -62,7 +65,7 @@ def recognise(body: Json) -> str:
     """The format of a message that came without one, by what only that format has."""
     if not isinstance(body, dict):
         return PLAIN
-    if "sessionUpdate" in body:
+    if "sessionUpdate" in body or ("sessionId" in body and isinstance(body.get("prompt"), list)):
         return "acp"
     kinds = {str(block.get("type")) for block in objects(body.get("content"))}
     if kinds & _ANTHROPIC_BLOCKS or any("source" in b for b in objects(body.get("content"))):
@@ -76,8 +79,15 @@ def recognise(body: Json) -> str:
 
 
 def convert(messages: Iterable[tuple[str, Json]], format: str) -> list[Json]:
-    """Messages, each with its own format, as another format says the same."""
-    return codec(format).write([codec(name).parse(body) for name, body in messages])
+    """Messages, each with its own format, as one format says the same. Those that are of that format stay as given."""
+    to = codec(format)
+    written: list[Json] = []
+    for there, some in groupby(messages, key=lambda m: m[0] == format):
+        if there:
+            written += [body for _, body in some]
+        else:
+            written += to.write(in_turn(codec(name).parse(body) for name, body in some))
+    return to.join(written)
 
 
 def draft(

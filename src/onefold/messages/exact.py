@@ -49,9 +49,11 @@ def decode(text: str) -> Json:
 def decode_or_text(text: str) -> Json:
     """The value of a JSON text, or the text itself if it is none: a model may write its arguments badly."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        value = json.loads(text)
+        encode(value)  # NaN, which json takes and nobody else does
+    except (ValueError, RecursionError, InvalidMessage):
         return text
+    return value
 
 
 def digest(previous: str, kind: str, format: str | None, body: Json) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onefold.errors import InvalidMessage
+from onefold.messages.exact import encode
 from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, objects, plain_header, strings
 from onefold.model import Header, Json
 
@@ -26,9 +27,9 @@ def parse(body: Json) -> Said:
     if role == "tool":
         if not isinstance(answered := body.get("tool_call_id"), str):
             raise InvalidMessage("a message with role 'tool' needs the tool_call_id it answers")
-        return Said("tool", (Result(answered, _plain(spoken)), *_calls(body)))
+        return Said("tool", (Result(answered, _plain(spoken)), *_media(spoken), *_calls(body)))
     if role == "function":
-        return Said("function", (Result(f"function:{body.get('name')}", _plain(spoken)),))
+        return Said("function", (Result(f"function:{body.get('name')}", _plain(spoken)), *_media(spoken)))
     return Said(role, (*spoken, *_calls(body)))
 
 
@@ -54,11 +55,7 @@ def write(said: Sequence[Said]) -> list[Json]:
         message: dict[str, Json] = {"role": role, "content": content or None}
         if calls:
             message["tool_calls"] = [_call(c) for c in calls]
-        if one.role == "call" and written and written[-1]["role"] == "assistant":
-            # Where each call was an item of its own: all calls of one answer stand in one message.
-            written[-1].setdefault("tool_calls", []).extend(message["tool_calls"])
-        else:
-            written.append(message)
+        written.append(message)
     return written
 
 
@@ -93,7 +90,8 @@ def _calls(body: dict[str, Json]) -> list[Part]:
 
 def _called(id: str, what: Json) -> Call:
     what = what if isinstance(what, dict) else {}
-    return Call(id, str(what.get("name") or ""), str(what.get("arguments") or what.get("input") or ""))
+    given = what.get("arguments") or what.get("input") or ""
+    return Call(id, str(what.get("name") or ""), given if isinstance(given, str) else encode(given))
 
 
 def _call(call: Call) -> Json:
@@ -113,6 +111,10 @@ def _content(said: Said) -> Json:
         elif isinstance(part, Media):
             parts.append({"type": "text", "text": f"[{part.kind}]"})
     return parts
+
+
+def _media(parts: list[Part]) -> list[Part]:
+    return [p for p in parts if isinstance(p, Media)]
 
 
 def _plain(parts: list[Part]) -> str:

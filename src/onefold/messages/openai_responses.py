@@ -10,12 +10,16 @@ from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text
 from onefold.model import Json
 
 _ROLES = frozenset({"system", "developer", "user", "assistant"})
+_CALLS = frozenset({"function_call", "custom_tool_call", "computer_call", "local_shell_call"})
+"""Calls that wait for a result. Those that the provider runs itself are over when they are seen."""
 
 
 def parse(body: Json) -> Said:
     if not isinstance(body, dict):
         raise InvalidMessage(f"a Responses item is an object, not a {type(body).__name__}")
     kind = body.get("type", "message")
+    if not isinstance(kind, str):
+        raise InvalidMessage(f"the type of a Responses item is a word, such as 'message', not {kind!r}")
     if kind == "message":
         role = body.get("role")
         if not isinstance(role, str) or role not in _ROLES:
@@ -25,14 +29,16 @@ def parse(body: Json) -> Said:
     if kind == "reasoning":
         texts = [t for part in objects(body.get("summary")) for t in strings(part.get("text"))]
         return Said("reasoning", (Thought("\n".join(texts)),))
-    if isinstance(kind, str) and kind.endswith("_output"):
+    if kind.endswith("_output"):
         if not isinstance(body.get("call_id"), str):
             raise InvalidMessage(f"a {kind} item needs the call_id it answers")
-        output = body.get("output")
-        return Said("tool", (Result(body["call_id"], output if isinstance(output, str) else encode(output)),))
+        return Said("tool", _result(body["call_id"], body.get("output")))
     if isinstance(body.get("call_id"), str):
-        given = body.get("arguments") or body.get("input") or encode(body.get("action"))
-        return Said("call", (Call(body["call_id"], str(body.get("name") or kind), str(given)),))
+        given = body.get("arguments") or body.get("input") or body.get("action")
+        arguments = given if isinstance(given, str) else encode(given or {})
+        return Said("call", (Call(body["call_id"], str(body.get("name") or kind), arguments),))
+    if kind in _CALLS:
+        raise InvalidMessage(f"a {kind} item needs a string call_id, which its output names")
     return Said("assistant", (Text(f"[{kind}]"),))
 
 
@@ -52,6 +58,14 @@ def write(said: Sequence[Said]) -> list[Json]:
                     {"type": "function_call", "call_id": part.id, "name": part.name, "arguments": part.arguments}
                 )
     return written
+
+
+def _result(id: str, output: Json) -> tuple[Part, ...]:
+    if not isinstance(output, list):
+        return (Result(id, output if isinstance(output, str) else encode(output)),)
+    parts = _parts(output)
+    text = "\n".join(p.text for p in parts if isinstance(p, Text))
+    return Result(id, text), *(p for p in parts if isinstance(p, Media))
 
 
 def _parts(content: Json) -> tuple[Part, ...]:

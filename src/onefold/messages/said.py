@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from onefold.model import Header, Json
 
-ANSWERS = frozenset({"assistant", "call", "reasoning"})
+AGENT = "agent"
+"""The role of what an agent streams while it works: its tools run meanwhile, several at once."""
+
+ANSWERS = frozenset({"assistant", "call", "reasoning", AGENT})
 """Roles of what a model says. Some formats have one message an answer; others a `call` or `reasoning` item each."""
 
 _PER_MESSAGE = 4
@@ -51,7 +54,17 @@ class Media:
     """A link or a data: URL, where there is one."""
 
 
-Part: TypeAlias = Text | Thought | Call | Result | Media
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What is known of a call before it is over. A result that says nothing itself is what was shown last."""
+
+    id: str
+    text: str
+    arguments: str | None = None
+    """What it was called with, where that was not known when it began."""
+
+
+Part: TypeAlias = Text | Thought | Call | Result | Media | Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +91,46 @@ class Said:
         return Header(self.role, tokens, opens, tuple(c for c in closes if c not in own))
 
 
+def in_turn(said: Iterable[Said]) -> list[Said]:
+    """The same as providers want it: an answer is one message with all its calls, and their results follow it."""
+    made: list[Said] = []
+    answer: list[Part] = []
+    given: list[Part] = []  # what calls of this answer gave while it went on
+    waiting: set[str] = set()
+
+    def end() -> None:
+        if answer:
+            made.append(Said("assistant", tuple(answer)))
+        if given:
+            made.append(Said("tool", tuple(given)))
+        answer.clear()
+        given.clear()
+        waiting.clear()
+
+    for one in _over(list(said)):
+        if one.role not in ANSWERS:
+            if waiting and all(isinstance(p, Thought) for p in one.parts):
+                continue  # news for clients, which parts no call from its result
+            end()
+            made.append(one)
+            continue
+        goes_on = one.role != "assistant" and any(isinstance(p, Call) for p in one.parts)
+        if not waiting and not goes_on:
+            end()
+        for part in one.parts:
+            if isinstance(part, Result):
+                given.append(part)
+                waiting.discard(part.id)
+                continue
+            if given and not waiting:
+                end()
+            answer.append(part)
+            if isinstance(part, Call):
+                waiting.add(part.id)
+    end()
+    return made
+
+
 def plain_header(role: str, text: str) -> Header:
     return Header(role, _PER_MESSAGE + estimate(text))
 
@@ -96,7 +149,36 @@ def strings(*values: Json) -> Iterable[str]:
     return (v for v in values if isinstance(v, str))
 
 
-def _read(part: Text | Thought | Call | Result) -> str:
-    if isinstance(part, Call):
-        return f"{part.name} {part.arguments}".strip()
+def _over(said: list[Said]) -> list[Said]:
+    """What was said of a call on its way, told by the call and its result alone."""
+    if not any(isinstance(p, Progress) for one in said for p in one.parts):
+        return said
+    told = [list(one.parts) for one in said]
+    calls: dict[str, tuple[list[Part], int, Call]] = {}
+    shown: dict[str, str] = {}
+    for parts in told:
+        for j, part in enumerate(parts):
+            match part:
+                case Call(id):
+                    calls[id] = parts, j, part
+                    shown.pop(id, None)
+                case Progress(id, text, arguments):
+                    shown[id] = text or shown.get(id, "")
+                    if arguments is not None and id in calls:
+                        of, place, call = calls[id]
+                        of[place] = replace(call, arguments=arguments)
+                case Result(id, ""):
+                    parts[j] = replace(part, text=shown.get(id, ""))
+    return [
+        Said(one.role, tuple(p for p in parts if not isinstance(p, Progress)))
+        for one, parts in zip(said, told, strict=True)
+    ]
+
+
+def _read(part: Text | Thought | Call | Result | Progress) -> str:
+    match part:
+        case Call(_, name, arguments):
+            return f"{name} {arguments}".strip()
+        case Progress(_, text, arguments):
+            return f"{arguments or ''}\n{text}".strip()
     return part.text

@@ -118,6 +118,18 @@ select number from inputs where session = ?;
 -- drop_inputs: forgets derived rows, never a record.
 delete from inputs where session = ?;
 
+-- add_alias: one more id that a session is known by; fails if any session has it.
+insert into aliases (alias, session) values (?, ?);
+
+-- owner: the session that is known by another id.
+select session from aliases where alias = ?;
+
+-- aliases: all of a session.
+select alias from aliases where session = ?;
+
+-- drop_aliases: forgets derived rows, never a record.
+delete from aliases where session = ?;
+
 -- counts: how many derived rows a session has, for the check at open.
 select (select count(*) from segments where session = ?1), (select count(*) from compactions where session = ?1),
   (select count(*) from inputs where session = ?1), (select max(number) from segments where session = ?1);
@@ -139,6 +151,7 @@ select min(id) from (
   union all select (select session from compactions where session > ?1 order by session limit 1)
   union all select (select session from keys where session > ?1 order by session limit 1)
   union all select (select session from inputs where session > ?1 order by session limit 1)
+  union all select (select session from aliases where session > ?1 order by session limit 1)
 );
 
 -- tables: the names of all tables, to see whether a part is missing.

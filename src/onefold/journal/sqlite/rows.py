@@ -166,6 +166,16 @@ class SqliteTransaction:
         number: int | None = self.run("next_input", session)[0][0]
         return number
 
+    def add_alias(self, session: str, alias: str) -> None:
+        try:
+            self.run("add_alias", alias, session)
+        except apsw.ConstraintError as error:
+            raise Taken(f"a session is known by {alias!r} already") from error
+
+    def owner(self, alias: str) -> str | None:
+        rows = self.run("owner", alias)
+        return rows[0][0] if rows else None
+
     # ------------------------------------------------------------------ checking one against the other
 
     def looks_right(self, session: str) -> bool:
@@ -189,10 +199,11 @@ class SqliteTransaction:
             compactions={row[1]: _compaction_or_not(row) for row in self.run("compactions", session)},
             keys={row[0]: KeyUse(*row[1:]) for row in self.run("keys", session)},
             inputs={row[0] for row in self.run("inputs", session)},
+            aliases={row[0] for row in self.run("aliases", session)},
         )
 
     def replace(self, session: str, derived: Derived) -> None:
-        for what in ("drop_session", "drop_segments", "drop_compactions", "drop_keys", "drop_inputs"):
+        for what in ("drop_session", "drop_segments", "drop_compactions", "drop_keys", "drop_inputs", "drop_aliases"):
             self.run(what, session)
         if derived.state is not None:
             self.put_session(derived.state)
@@ -204,6 +215,8 @@ class SqliteTransaction:
             self.put_key(session, key, use)
         for number in derived.inputs:
             self.add_input(session, number)
+        for alias in derived.aliases:
+            self.add_alias(session, alias)
 
 
 def _pack(ids: tuple[str, ...]) -> str | None:

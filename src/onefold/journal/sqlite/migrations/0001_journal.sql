@@ -80,6 +80,13 @@ create table keys (
   primary key (session, key)
 ) without rowid;
 
+-- Other ids that a session is known by. No two sessions have the same one.
+create table aliases (
+  alias   text primary key,
+  session text not null
+) without rowid;
+create index aliases_of_a_session on aliases (session);
+
 -- Inputs that wait for a turn.
 create table inputs (
   session text    not null,
