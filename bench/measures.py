@@ -19,6 +19,8 @@ from bench.stores import BATCH, TAIL, Bare, Statements, build, message, ready_to
 from onefold.messages import encode
 
 _SMALL = 1_000
+_WINDOW = 1_100
+"""Messages of the bench that fill a window of 128,000 tokens."""
 _MB = 1e6
 _GROWN = 1_500
 """Commits after which a log has reached its lasting size; before that, each fsync costs more."""
@@ -189,8 +191,11 @@ def during_compaction(folder: Path, size: Size, say: Say) -> Row:
             return append_times(session, appends)
 
         def compacting() -> list[float]:
+            enough.set()
+            session.compact(base=session.head)
+            append_times(session, _WINDOW)
             enough.clear()
-            started = session.compact(wait=False)
+            started = session.compact(wait=False, base=session.head)
             times = append_times(session, appends - appends // 10)
             if session.holder() is None:
                 raise RuntimeError("the compaction was over before the appends were")

@@ -12,7 +12,9 @@ import socket
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from onefold.compaction.checks import complaint
 from onefold.compaction.context import boundary
@@ -22,9 +24,9 @@ from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Material, Summarizer, budget, call
 from onefold.errors import CommitRefused, OnefoldError
 from onefold.journal.contract import Journal
+from onefold.journal.seam import Transaction
 from onefold.messages.codecs import estimate
 from onefold.model import (
-    MESSAGE,
     Claim,
     Compaction,
     CompactResult,
@@ -37,6 +39,9 @@ from onefold.model import (
 )
 
 log = logging.getLogger("onefold")
+
+_PAGE = 50
+_PAUSE = 0.001
 
 _nonce = random_id()
 
@@ -120,7 +125,7 @@ class Attempt:
 
     def _summarise_and_commit(self) -> None:
         claim, policy = self.claim, self._policy
-        work = gather(self._journal, claim)
+        work = gather(self._journal, claim, lambda: self._over.wait(_PAUSE))
         planned = plan(
             _numbered(work.messages),
             kept=_numbered(work.kept),
@@ -247,12 +252,22 @@ def compact(
             raise
 
 
-def gather(journal: Journal, claim: Claim) -> Work:
-    """Reads what a claim may work with, in pages."""
+def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda: None) -> Work:
+    """Reads what a claim may work with, a little at a time: with a `pause` after each page, other threads of this
+    process, the agent's own among them, are not kept waiting while a long context is read."""
     state = journal.state(claim.session)
     base = journal.backend.read(lambda tx: boundary(tx, claim.session, claim.base))
-    messages = tuple(r for r in journal.read(claim.session, base.segment.cut, claim.upto + 1) if r.kind == MESSAGE)
-    return Work(base.summary, base.kept, messages, state.tokens)
+    messages: list[Record] = []
+    for start in range(base.segment.cut, claim.upto + 1, _PAGE):
+        if start > base.segment.cut:
+            pause()
+        stop = min(start + _PAGE, claim.upto + 1)
+        messages += journal.backend.read(partial(_messages, claim.session, start, stop))
+    return Work(base.summary, base.kept, tuple(messages), state.tokens)
+
+
+def _messages(session: str, start: int, stop: int, tx: Transaction) -> list[Record]:
+    return tx.messages(session, start, stop)
 
 
 def _already(asked: Requested, base: int) -> CompactResult:
