@@ -33,8 +33,8 @@ counts.
   reached their lasting size.
 - Messages are OpenAI chat messages of about 400 bytes. Every append is acknowledged only when it is on disk.
 - The large and the small store have been compacted and have the same number of records after the cut.
-- Appends during a compaction: a full window is summarised for as long as the round takes, in the background, with its lease renewed
-  four times a second, which is sixty times as often as by default.
+- Appends during a compaction: a full window is summarised in the background for as long as the round takes, with its
+  lease renewed four times a second, which is sixty times as often as by default.
 - A follower's latency runs from the moment the append returned in one process to the moment another process has the
   record in its hands.
 """

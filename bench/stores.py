@@ -10,7 +10,7 @@ import apsw
 
 import onefold
 from onefold.compaction.run import whoami
-from onefold.journal.sqlite.library import queries
+from onefold.journal.sqlite.engine import queries
 from onefold.model import Claim, Json, Segment
 
 TAIL = 100

@@ -21,7 +21,7 @@ from onefold import (
     Store,
     StoreError,
 )
-from onefold.journal import contract
+from onefold.journal import reading
 from onefold.journal.contract import Journal
 from onefold.journal.seam import Transaction
 from onefold.messages import draft, encode
@@ -145,7 +145,7 @@ def test_read_gives_the_numbers_asked_for(session: Session) -> None:
 
 
 def test_read_goes_on_over_pages(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contract, "PAGE", 2)
+    monkeypatch.setattr(reading, "PAGE", 2)
 
     assert [r.number for r in session.read()] == [1, 2, 3, 4, 5, 6, 7]
     assert [r.number for r in session.follow(idle=0)] == [1, 2, 3, 4, 5, 6, 7]

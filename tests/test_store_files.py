@@ -21,7 +21,7 @@ import onefold
 from onefold import Moved, Store, StoreError, StoreTooNew, StoreUnavailable
 from onefold.journal.sqlite import SqliteBackend, place, schema, watch
 from onefold.journal.sqlite.backend import RESTART_PAGES
-from onefold.journal.sqlite.library import check_library, migrations
+from onefold.journal.sqlite.engine import check_library, migrations
 from onefold.model import random_id
 from tests.crash_child import first_schema_only, prepare
 from tests.faults import BadDisk, Counting, HeldLine, backend_of, damage, open_store, prints, rows

@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TypeVar
 
@@ -34,7 +32,9 @@ from onefold.errors import (
     Superseded,
     TooLarge,
 )
-from onefold.journal import fold
+from onefold.journal import fold, reading
+from onefold.journal.leases import PatientLeases
+from onefold.journal.reading import known
 from onefold.journal.seam import Backend, Taken, Transaction
 from onefold.journal.verify import heal
 from onefold.messages import digest, encode
@@ -79,7 +79,6 @@ log = logging.getLogger("onefold")
 SUMMARY_LIMIT = 1 << 20
 AUTOMATIC_FAILURES = 3
 GROWTH = 1.2
-PAGE = 500
 
 
 class Journal:
@@ -88,7 +87,7 @@ class Journal:
     def __init__(self, backend: Backend, *, ids: Ids = random_id) -> None:
         self.backend = backend
         self._ids = ids
-        self._warned = threading.Event()
+        self._leases = PatientLeases(backend.address)
 
     # ------------------------------------------------------------------ sessions and records
 
@@ -101,7 +100,7 @@ class Journal:
                 heal(tx, session, self._ids)
                 state = tx.session(session)
             if state is None and (owner := tx.owner(session)) is not None:
-                return _known(tx, owner)
+                return known(tx, owner)
             if state is None:
                 body = {"session": session, "base": None, "cut": 1, "source": "created"}
                 state = self._add(tx, fold.newborn(session, tx.now), self._draft(SEGMENT_OPENED, body))
@@ -111,13 +110,13 @@ class Journal:
         return self.backend.write(session, work)
 
     def state(self, session: str) -> SessionState:
-        return self.backend.read(lambda tx: _known(tx, session))
+        return self.backend.read(lambda tx: known(tx, session))
 
     def append(self, session: str, drafts: Sequence[Draft], *, key: str | None = None) -> Appended:
         """Adds records, all or none, and never waits for a compaction."""
 
         def work(tx: Transaction) -> Appended:
-            state = _known(tx, session)
+            state = known(tx, session)
             if key is not None and (use := tx.key(session, key)) is not None:
                 running = ""
                 for d in drafts:
@@ -136,30 +135,17 @@ class Journal:
 
     def read(self, session: str, start: int = 1, stop: int | None = None) -> Iterator[Record]:
         """Records with start ≤ number < stop, in pages, so that no long read holds the store's log open."""
-        end = self.state(session).last + 1 if stop is None else stop
-        while start < end:
-            page = self._page(session, start, end)
-            yield from page
-            if not page:
-                return
-            start = page[-1].number + 1
+        return reading.pages(self.backend, session, start, stop)
 
     def follow(
         self, session: str, after: int = 0, *, incarnation: str | None = None, idle: float | None = None
     ) -> Iterator[Record]:
         """Records after a number, for ever, as they become durable; ends if nothing came for `idle` seconds."""
-        while True:
-            version = self.backend.version()
-            self._still_there(session, after, incarnation)
-            while page := self._page(session, after + 1, after + 1 + PAGE):
-                yield from page
-                after = page[-1].number
-            if not self._wait_beyond(session, after, version, idle):
-                return
+        return reading.follow(self.backend, session, after, incarnation=incarnation, idle=idle)
 
     def wait(self, session: str, after: int, timeout: float) -> bool:
         """Waits until the session has a record after this number; False if it did not come in time."""
-        return self._wait_beyond(session, after, self.backend.version(), timeout)
+        return reading.wait(self.backend, session, after, self.backend.version(), timeout)
 
     # ------------------------------------------------------------------ compaction
 
@@ -183,15 +169,15 @@ class Journal:
             raise OnefoldError(f"session {session!r}: a compaction needs at least one attempt, not {attempts}")
 
         def work(tx: Transaction) -> Requested:
-            state = _known(tx, session)
+            state = known(tx, session)
             if base is not None and base != state.head:
                 return self._moved_on(tx, state, base)
             if key is not None and (use := tx.key(session, key)) is not None:
                 said = tx.record(session, use.first)
                 if said is None or said.kind not in (REQUESTED, JOINED):
                     raise _conflict(session, key, use)
-                known = tx.compaction(session, said.body["compaction"])
-                return Requested(known, "opened" if said.kind == REQUESTED else "joined", state.head)
+                before = tx.compaction(session, said.body["compaction"])
+                return Requested(before, "opened" if said.kind == REQUESTED else "joined", state.head)
             current = self._open(tx, state)
             if current is not None and self._dead_last_attempt(tx, current):
                 state = self._settle_dead(tx, state, current)
@@ -237,7 +223,7 @@ class Journal:
         """
 
         def work(tx: Transaction) -> Claim | Held:
-            state = _known(tx, session)
+            state = known(tx, session)
             current = self._open(tx, state)
             if current is None or compaction not in (None, current.id):
                 return Held("nothing open")
@@ -251,7 +237,7 @@ class Journal:
             state = self._add(tx, state, self._draft(STARTED, body))
             tx.put_session(state)
             until = tx.now + min(lease, life)
-            self._put_lease(tx, session, Lease(current.id, state.last, until, lease))
+            self._leases.put(tx, session, Lease(current.id, state.last, until, lease))
             return Claim(
                 session=session,
                 compaction=current.id,
@@ -283,7 +269,7 @@ class Journal:
         """What a claim would be answered, without writing: None if it is worth trying."""
 
         def work(tx: Transaction) -> Held | None:
-            current = self._open(tx, _known(tx, session))
+            current = self._open(tx, known(tx, session))
             if current is None or current.id != compaction:
                 return Held("nothing open")
             return None if self._dead_last_attempt(tx, current) else self._held(tx, current)
@@ -301,7 +287,7 @@ class Journal:
             if not current.alive(tx.now):
                 return None
             until = min(tx.now + claim.lease, (current.started_at or tx.now) + current.life)
-            self._put_lease(tx, claim.session, Lease(claim.compaction, claim.fence, until, claim.lease))
+            self._leases.put(tx, claim.session, Lease(claim.compaction, claim.fence, until, claim.lease))
             return until
 
         return self.backend.write(claim.session, work)
@@ -324,7 +310,7 @@ class Journal:
             raise TooLarge(f"session {claim.session!r}: a summary of {size} bytes is over the limit of 1 MiB")
 
         def work(tx: Transaction) -> Segment:
-            state = _known(tx, claim.session)
+            state = known(tx, claim.session)
             current = tx.compaction(claim.session, claim.compaction)
             if current is None:
                 raise _refused(CommitRefused, claim, "the store knows no such compaction")
@@ -368,7 +354,7 @@ class Journal:
             if follow_up is not None:
                 state = self._add(tx, state, follow_up._replace(kind=INPUT_QUEUED))
             tx.put_session(state)
-            self._drop_lease(tx, claim.session)
+            self._leases.drop(tx, claim.session)
             return _segment(tx, claim.session, opened)
 
         try:
@@ -381,7 +367,7 @@ class Journal:
         _own(claim)
 
         def work(tx: Transaction) -> Compaction:
-            state = _known(tx, claim.session)
+            state = known(tx, claim.session)
             current = _compaction(tx, claim.session, claim.compaction)
             if current.state != "running" or current.fence != claim.fence:
                 return current
@@ -392,7 +378,7 @@ class Journal:
                 wait = retry_after or 0.0
                 body |= {"retry_after": wait, "not_before": round(tx.now + wait, 6)}
             tx.put_session(self._add(tx, state, self._draft(FAILED, body)))
-            self._drop_lease(tx, claim.session)
+            self._leases.drop(tx, claim.session)
             return _compaction(tx, claim.session, claim.compaction)
 
         return self.backend.write(claim.session, work)
@@ -401,7 +387,7 @@ class Journal:
         """Ends a request, whoever works on it. Gives the compaction as it is then; None if none was open."""
 
         def work(tx: Transaction) -> Compaction | None:
-            state = _known(tx, session)
+            state = known(tx, session)
             id = compaction or state.open
             if id is None:
                 return None
@@ -410,7 +396,7 @@ class Journal:
                 return current
             body = {"compaction": id}
             tx.put_session(self._add(tx, state, self._draft(CANCELLED, body, actor=actor)))
-            self._drop_lease(tx, session)
+            self._leases.drop(tx, session)
             return _compaction(tx, session, id)
 
         return self.backend.write(session, work)
@@ -419,7 +405,7 @@ class Journal:
         """Opens a new segment with the boundary of an older one, if the head is still where the caller saw it."""
 
         def work(tx: Transaction) -> Segment:
-            state = _known(tx, session)
+            state = known(tx, session)
             if state.head != expect_head:
                 raise Moved(
                     f"session {session!r} is at segment {state.head}, not {expect_head}: look at it again, then decide"
@@ -451,7 +437,7 @@ class Journal:
         """Keeps an input until a turn takes it."""
 
         def work(tx: Transaction) -> int:
-            state = self._add(tx, _known(tx, session), message._replace(kind=INPUT_QUEUED))
+            state = self._add(tx, known(tx, session), message._replace(kind=INPUT_QUEUED))
             tx.put_session(state)
             return state.last
 
@@ -461,7 +447,7 @@ class Journal:
         """Takes the oldest input that waits, as a message of this session. Nobody else gets the same one."""
 
         def work(tx: Transaction) -> Record | None:
-            state = _known(tx, session)
+            state = known(tx, session)
             number = tx.next_input(session)
             queued = tx.record(session, number) if number is not None else None
             if queued is None:
@@ -482,7 +468,7 @@ class Journal:
         """Makes a session known by one more id, for good. Said again, nothing happens; no two sessions share one."""
 
         def work(tx: Transaction) -> None:
-            state = _known(tx, session)
+            state = known(tx, session)
             owner = alias if tx.session(alias) is not None else tx.owner(alias)
             if owner == session:
                 return
@@ -499,7 +485,7 @@ class Journal:
         """The id of the session that is known by this one, its own or any other."""
 
         def work(tx: Transaction) -> str:
-            return any_id if tx.session(any_id) is not None else tx.owner(any_id) or _known(tx, any_id).id
+            return any_id if tx.session(any_id) is not None else tx.owner(any_id) or known(tx, any_id).id
 
         return self.backend.read(work)
 
@@ -509,10 +495,10 @@ class Journal:
         """Who works on this session's compaction now, if a lease is in force."""
 
         def work(tx: Transaction) -> Holder | None:
-            current = self._open(tx, _known(tx, session))
+            current = self._open(tx, known(tx, session))
             if current is None or current.holder is None or current.started_at is None:
                 return None
-            until = self._held_until(tx, current)
+            until = self._leases.held_until(tx, current)
             if until is None:
                 return None
             return Holder(**asdict(current.holder), since=current.started_at, until=until)
@@ -541,7 +527,7 @@ class Journal:
         """The one way a boundary moves. A compaction that is still open was planned on another segment: settled."""
         if state.open is not None:
             state = self._add(tx, state, self._draft(SUPERSEDED, {"compaction": state.open, "cause": "the head moved"}))
-            self._drop_lease(tx, state.id)
+            self._leases.drop(tx, state.id)
         return self._add(tx, state, self._draft(SEGMENT_OPENED, body))
 
     def _open(self, tx: Transaction, state: SessionState) -> Compaction | None:
@@ -564,14 +550,14 @@ class Journal:
             return False
         if not current.alive(tx.now):
             return True
-        lease = self._lease(tx, current)
+        lease = self._leases.newest(tx, current)
         return lease is not None and not lease.in_force(tx.now)
 
     def _held(self, tx: Transaction, current: Compaction) -> Held | None:
         """Why an open compaction cannot be claimed now; None if it can."""
         if current.waits(tx.now):
             return Held("waiting", current.not_before)
-        until = self._held_until(tx, current)
+        until = self._leases.held_until(tx, current)
         if until is not None:
             return Held("held", until)
         if current.attempts >= current.attempts_allowed:
@@ -581,82 +567,10 @@ class Journal:
     def _settle_dead(self, tx: Transaction, state: SessionState, current: Compaction) -> SessionState:
         cause = f"attempt {current.attempts} of {current.attempts_allowed} ended without a word: {current.holder}"
         body = {"compaction": current.id, "attempt": current.attempts, "cause": cause, "final": True}
-        self._drop_lease(tx, state.id)
+        self._leases.drop(tx, state.id)
         state = self._add(tx, state, self._draft(FAILED, body))
         tx.put_session(state)
         return state
-
-    # The lease. Nothing below may fail an operation; what goes wrong is said once, with the remedy.
-
-    def _held_until(self, tx: Transaction, current: Compaction) -> float | None:
-        """Until when the newest attempt is left alone; None if it need not be."""
-        if current.state != "running" or not current.alive(tx.now):
-            return None
-        lease = self._lease(tx, current)
-        return lease.until if lease is not None and lease.in_force(tx.now) else None
-
-    def _lease(self, tx: Transaction, current: Compaction) -> Lease | None:
-        lease = self._patiently(tx, lambda: tx.leases.get(current.session))
-        return lease if lease is not None and lease.fence == current.fence else None
-
-    def _put_lease(self, tx: Transaction, session: str, lease: Lease) -> None:
-        self._patiently(tx, lambda: tx.leases.put(session, lease))
-
-    def _drop_lease(self, tx: Transaction, session: str) -> None:
-        self._patiently(tx, lambda: tx.leases.drop(session))
-
-    def _patiently(self, tx: Transaction, use: Callable[[], T]) -> T | None:
-        try:
-            return use()
-        except Exception as error:
-            if not tx.usable():
-                raise
-            if not self._warned.is_set():
-                self._warned.set()
-                log.warning(
-                    "the lease part of store %s does not work (%s: %s). Nothing is lost or forked by that, but two "
-                    "processes may pay for the same summary. Remedy: `onefold verify --fix`, and the same version of "
-                    "onefold in all processes",
-                    self.backend.address,
-                    type(error).__name__,
-                    error,
-                )
-            return None
-
-    # Reading and waiting.
-
-    def _page(self, session: str, start: int, stop: int) -> list[Record]:
-        return self.backend.read(lambda tx: tx.records(session, start, stop, PAGE))
-
-    def _still_there(self, session: str, after: int, incarnation: str | None) -> None:
-        last = self.state(session).last
-        if incarnation is not None and incarnation != self.backend.incarnation:
-            raise Moved(
-                f"the store was restored from a backup since (it is {self.backend.incarnation} now): "
-                f"numbers of session {session!r} from before do not count; read it again from the start"
-            )
-        if after > last:
-            raise Moved(
-                f"session {session!r} ends at record {last}, before {after}: the store was restored from a backup, or "
-                "the number is another session's; read it again from the start"
-            )
-
-    def _wait_beyond(self, session: str, after: int, version: int, timeout: float | None) -> bool:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while self.state(session).last <= after:
-            left = 3600.0 if deadline is None else deadline - time.monotonic()
-            if left <= 0:
-                return False
-            self.backend.wait(version, left)
-            version = self.backend.version()
-        return True
-
-
-def _known(tx: Transaction, session: str) -> SessionState:
-    state = tx.session(session)
-    if state is None:
-        raise SessionNotFound(session)
-    return state
 
 
 def _segment(tx: Transaction, session: str, number: int) -> Segment:
@@ -667,10 +581,10 @@ def _segment(tx: Transaction, session: str, number: int) -> Segment:
 
 
 def _compaction(tx: Transaction, session: str, id: str) -> Compaction:
-    known = tx.compaction(session, id)
-    if known is None:
+    found = tx.compaction(session, id)
+    if found is None:
         raise OnefoldError(f"session {session!r} has no compaction {id!r}; `onefold show {session}` lists them")
-    return known
+    return found
 
 
 def _tokens_of(tx: Transaction, session: str, numbers: Sequence[int]) -> int:

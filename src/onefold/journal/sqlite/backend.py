@@ -20,8 +20,8 @@ import apsw
 from onefold.errors import OnefoldError, OutcomeUnknown, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
 from onefold.journal.seam import Transaction
 from onefold.journal.sqlite import schema
+from onefold.journal.sqlite.engine import check_library, queries
 from onefold.journal.sqlite.gate import Gate
-from onefold.journal.sqlite.library import check_library, queries
 from onefold.journal.sqlite.place import check_place, is_new
 from onefold.journal.sqlite.rows import SqliteTransaction
 from onefold.journal.sqlite.turns import Line, Ticket

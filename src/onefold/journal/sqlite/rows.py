@@ -13,7 +13,7 @@ import apsw
 
 from onefold.errors import StoreDamaged
 from onefold.journal.seam import Derived, Taken
-from onefold.journal.sqlite.library import queries
+from onefold.journal.sqlite.engine import queries
 from onefold.messages import decode, encode
 from onefold.model import Compaction, Header, HolderId, KeyUse, Lease, Record, Segment, SessionState
 

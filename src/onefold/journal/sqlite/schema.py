@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 
 from onefold.errors import StoreDamaged, StoreError, StoreTooNew
-from onefold.journal.sqlite.library import migrations, queries
+from onefold.journal.sqlite.engine import migrations, queries
 from onefold.journal.sqlite.place import APPLICATION
 from onefold.model import Ids
 

@@ -1,0 +1,61 @@
+"""The lease saves money: it keeps two processes from paying for the same summary. Nothing here may fail an operation.
+
+What goes wrong with it is said once, with the remedy, and from then on counts as no lease at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from onefold.journal.seam import Transaction
+from onefold.model import Compaction, Lease
+
+T = TypeVar("T")
+log = logging.getLogger("onefold")
+
+
+class PatientLeases:
+    """A store's leases, whatever state they are in."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._warned = threading.Event()
+
+    def held_until(self, tx: Transaction, current: Compaction) -> float | None:
+        """Until when the newest attempt is left alone; None if it need not be."""
+        if current.state != "running" or not current.alive(tx.now):
+            return None
+        lease = self.newest(tx, current)
+        return lease.until if lease is not None and lease.in_force(tx.now) else None
+
+    def newest(self, tx: Transaction, current: Compaction) -> Lease | None:
+        """The lease of the newest attempt, in force or not, if it can be read."""
+        lease = self._patiently(tx, lambda: tx.leases.get(current.session))
+        return lease if lease is not None and lease.fence == current.fence else None
+
+    def put(self, tx: Transaction, session: str, lease: Lease) -> None:
+        self._patiently(tx, lambda: tx.leases.put(session, lease))
+
+    def drop(self, tx: Transaction, session: str) -> None:
+        self._patiently(tx, lambda: tx.leases.drop(session))
+
+    def _patiently(self, tx: Transaction, use: Callable[[], T]) -> T | None:
+        try:
+            return use()
+        except Exception as error:
+            if not tx.usable():
+                raise
+            if not self._warned.is_set():
+                self._warned.set()
+                log.warning(
+                    "the lease part of store %s does not work (%s: %s). Nothing is lost or forked by that, but two "
+                    "processes may pay for the same summary. Remedy: `onefold verify --fix`, and the same version of "
+                    "onefold in all processes",
+                    self._address,
+                    type(error).__name__,
+                    error,
+                )
+            return None

@@ -1,0 +1,76 @@
+"""Reading a journal, and waiting for what comes: in pages by number, never with a statement left open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from onefold.errors import Moved, SessionNotFound
+from onefold.journal.seam import Backend, Transaction
+from onefold.model import Record, SessionState
+
+PAGE = 500
+_FOREVER = 3600.0  # one wait at a time; whoever waits looks again after it
+
+
+def known(tx: Transaction, session: str) -> SessionState:
+    state = tx.session(session)
+    if state is None:
+        raise SessionNotFound(session)
+    return state
+
+
+def pages(backend: Backend, session: str, start: int, stop: int | None) -> Iterator[Record]:
+    end = _last(backend, session) + 1 if stop is None else stop
+    while start < end:
+        page = _page(backend, session, start, end)
+        yield from page
+        if not page:
+            return
+        start = page[-1].number + 1
+
+
+def follow(
+    backend: Backend, session: str, after: int, *, incarnation: str | None, idle: float | None
+) -> Iterator[Record]:
+    while True:
+        version = backend.version()  # before looking: a change after that is not missed
+        _still_there(backend, session, after, incarnation)
+        while page := _page(backend, session, after + 1, after + 1 + PAGE):
+            yield from page
+            after = page[-1].number
+        if not wait(backend, session, after, version, idle):
+            return
+
+
+def wait(backend: Backend, session: str, after: int, version: int, timeout: float | None) -> bool:
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while _last(backend, session) <= after:
+        left = _FOREVER if deadline is None else deadline - time.monotonic()
+        if left <= 0:
+            return False
+        backend.wait(version, left)
+        version = backend.version()
+    return True
+
+
+def _last(backend: Backend, session: str) -> int:
+    return backend.read(lambda tx: known(tx, session)).last
+
+
+def _page(backend: Backend, session: str, start: int, stop: int) -> list[Record]:
+    return backend.read(lambda tx: tx.records(session, start, stop, PAGE))
+
+
+def _still_there(backend: Backend, session: str, after: int, incarnation: str | None) -> None:
+    last = _last(backend, session)
+    if incarnation is not None and incarnation != backend.incarnation:
+        raise Moved(
+            f"the store was restored from a backup since (it is {backend.incarnation} now): "
+            f"numbers of session {session!r} from before do not count; read it again from the start"
+        )
+    if after > last:
+        raise Moved(
+            f"session {session!r} ends at record {last}, before {after}: the store was restored from a backup, or "
+            "the number is another session's; read it again from the start"
+        )
