@@ -14,7 +14,9 @@ import apsw
 
 QUICK = 0.005
 SLOW = 0.04
-QUICK_FOR = 40  # questions without an answer before it slows down
+IDLE = 0.1
+QUICK_FOR = 40  # questions in vain before it slows down
+SLOW_FOR = 90  # and before it takes the store for idle
 
 
 class Watch:
@@ -90,7 +92,9 @@ class Watch:
                     if self._closed or (not self._waiters and quiet > QUICK_FOR):
                         self._thread = None
                         return
-                    self._cond.wait_for(lambda: self._closed, QUICK if quiet < QUICK_FOR else SLOW)
+                    self._cond.wait_for(
+                        lambda: self._closed, QUICK if quiet < QUICK_FOR else SLOW if quiet < SLOW_FOR else IDLE
+                    )
         except BaseException:
             with self._cond:
                 self._thread = None
