@@ -31,6 +31,8 @@ counts.
 - *Bare* is the least a program can do for a durable message: `BEGIN IMMEDIATE`, one `INSERT` of the same bytes into a
   one-table file, `COMMIT`, with the same SQLite and the same settings. Both sides are measured once their logs have
   reached their lasting size.
+- An append does more than a bare insert: number, header, session row, turns with other threads and processes. What its
+  SQL alone would reach stands under *Without a bound*; the rest is Python, which runs cold after each fsync.
 - Messages are OpenAI chat messages of about 400 bytes. Every append is acknowledged only when it is on disk.
 - The large and the small store have been compacted and have the same number of records after the cut.
 - Appends during a compaction: a full window is summarised in the background for as long as the round takes, with its
