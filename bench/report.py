@@ -36,7 +36,7 @@ counts.
 - Messages are OpenAI chat messages of about 400 bytes. Every append is acknowledged only when it is on disk.
 - The large and the small store have been compacted and have the same number of records after the cut.
 - Appends during a compaction: a full window is summarised in the background for as long as the round takes, with its
-  lease renewed four times a second, which is sixty times as often as by default. The slowest hundredth is taken over all
+  lease renewed four times a second, which is sixty times as often as by default. The slowest hundredth is that of all
   rounds of a side together. With four to five windows to summarise instead of one, it was 1.3 to 1.5 (two runs, two
   ways of counting, 2026-11-16): the longer the context, the longer reading it competes with appends for Python.
 - A follower's latency runs from the moment the append returned in one process to the moment another process has the
