@@ -284,7 +284,7 @@ def hold_transaction(path: str, session: str) -> None:
         state = tx.session(session)
         assert state is not None
         lost = draft({"role": "user", "content": "never committed"}, random_id)
-        store.journal._add(tx, state, lost)
+        store.journal.add(tx, state, lost)
         say("holding", last=handle.state.last)
         hear()
 

@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 from onefold import OnefoldError, Session, Store
 from onefold.compaction.run import whoami
+from onefold.journal import history
 from onefold.journal.sqlite import SqliteBackend
 from onefold.messages import draft
 from onefold.model import Claim, HolderId
@@ -97,7 +98,7 @@ def _cancel(store: Store) -> Act:
 def _restore(store: Store) -> Act:
     _claim(store)
     head = store.journal.state("a").head
-    return lambda: store.journal.restore("a", 1, expect_head=head)
+    return lambda: history.restore(store.journal, "a", 1, expect_head=head)
 
 
 def _heal(store: Store) -> Act:
@@ -185,7 +186,15 @@ def _returned_before_the_kill(act: Act) -> bool:
 def first_schema_only(path: str) -> None:
     """A store as the first version of its schema made it, with a session in it."""
     prepare(path)
-    damage(Path(path), "drop table leases", "pragma user_version = 1")
+    damage(
+        Path(path),
+        *(f"drop table {table}" for table in ("leases", "turn_leases", "tombstones")),
+        *(f"drop index {index}" for index in ("marks", "forks_of_a_session")),
+        *(f"alter table sessions drop column {name}" for name in ("turn", "parent", "forked_at", "aliases")),
+        "alter table segments drop column rest",
+        "update meta set value = '1' where name = 'min_writer'",
+        "pragma user_version = 1",
+    )
 
 
 def open_at_once(path: str) -> None:

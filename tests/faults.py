@@ -20,7 +20,7 @@ import apsw
 from onefold import Store
 from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.sqlite.backend import connect
-from onefold.journal.sqlite.turns import Ticket
+from onefold.journal.sqlite.line import Ticket
 from onefold.model import Ids, random_id
 
 NOW = 1_000_000.0
@@ -245,7 +245,7 @@ def backend_of(store: Store) -> SqliteBackend:
     return backend
 
 
-TABLES = ("meta", "records", "sessions", "segments", "compactions", "keys", "inputs", "aliases", "leases")
+TABLES = ("meta", "records", "sessions", "segments", "compactions", "keys", "inputs", "aliases", "leases", "turn_leases", "tombstones")
 
 
 def rows(path: Path, tables: tuple[str, ...] = TABLES) -> dict[str, list[Any]]:

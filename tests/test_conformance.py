@@ -21,7 +21,7 @@ from onefold import (
     Store,
     StoreError,
 )
-from onefold.journal import reading
+from onefold.journal import history, reading, turns
 from onefold.journal.contract import Journal
 from onefold.journal.seam import Transaction
 from onefold.messages import draft, encode
@@ -387,9 +387,9 @@ OPERATIONS: dict[str, Callable[[Journal], object]] = {
     "request": lambda j: j.request("nobody"),
     "claim": lambda j: j.claim("nobody", who()),
     "cancel": lambda j: j.cancel("nobody"),
-    "restore": lambda j: j.restore("nobody", 1, expect_head=1),
-    "queue": lambda j: j.queue("nobody", drafted(said(1))),
-    "take": lambda j: j.take("nobody"),
+    "restore": lambda j: history.restore(j, "nobody", 1, expect_head=1),
+    "queue": lambda j: turns.queue(j, "nobody", drafted(said(1))),
+    "take": lambda j: turns.take(j, "nobody"),
     "holder": lambda j: j.holder("nobody"),
 }
 

@@ -10,6 +10,7 @@ from onefold import (
     OnefoldError,
     Session,
 )
+from onefold.journal import history
 from onefold.journal.contract import Journal
 from onefold.model import Claim, Held
 from tests.conftest import NOON, StoppedClock, claimed, running, said, who
@@ -89,7 +90,7 @@ def test_a_request_on_a_segment_several_compactions_ago_is_told_the_newest_head(
 
 
 def test_a_request_on_a_segment_that_was_restored_away_is_told_so(session: Session, journal: Journal) -> None:
-    restored = journal.restore("s", 1, expect_head=1)
+    restored = history.restore(journal, "s", 1, expect_head=1)
 
     asked = journal.request("s", base=1)
 

@@ -18,7 +18,7 @@ from onefold import (
     Superseded,
     TooLarge,
 )
-from onefold.journal import contract
+from onefold.journal import contract, history
 from onefold.journal.contract import Journal
 from onefold.model import Claim, Held
 from tests.conftest import NOON, StoppedClock, claimed, running, said, who
@@ -419,7 +419,7 @@ def test_a_final_state_stays_final(session: Session, journal: Journal, clock: St
     elif ending == "cancelled":
         journal.cancel("s")
     else:
-        journal.restore("s", 1, expect_head=1)
+        history.restore(journal, "s", 1, expect_head=1)
     settled = now(journal, claim)
     assert settled.state == ending
 
@@ -445,12 +445,12 @@ def test_restoring_opens_a_new_segment_with_an_older_boundary(session: Session, 
     compacted = journal.commit(running(journal), "short", 5)
     assert session.context().messages != whole.messages
 
-    undone = journal.restore("s", 1, expect_head=compacted.number)
+    undone = history.restore(journal, "s", 1, expect_head=compacted.number)
 
     assert (undone.base, undone.cut, undone.source) == (compacted.number, 1, "restored")
     assert session.context().messages == whole.messages
     assert session.state.tokens == whole.tokens
-    redone = journal.restore("s", compacted.number, expect_head=undone.number)
+    redone = history.restore(journal, "s", compacted.number, expect_head=undone.number)
     assert (redone.summary, redone.cut) == (compacted.number, 5)
     assert session.context().summary == "short"
     assert session.state.tokens == compacted.tokens_after
@@ -461,7 +461,7 @@ def test_restoring_is_refused_if_the_head_moved(session: Session, journal: Journ
     before = session.state
 
     with pytest.raises(Moved, match=f"at segment {segment.number}, not 1"):
-        journal.restore("s", 1, expect_head=1)
+        history.restore(journal, "s", 1, expect_head=1)
 
     assert session.state == before
 
@@ -469,7 +469,7 @@ def test_restoring_is_refused_if_the_head_moved(session: Session, journal: Journ
 def test_restoring_supersedes_the_compaction_that_is_open(session: Session, journal: Journal) -> None:
     claim = running(journal)
 
-    journal.restore("s", 1, expect_head=1)
+    history.restore(journal, "s", 1, expect_head=1)
 
     assert now(journal, claim).state == "superseded"
     assert session.state.open is None
@@ -482,7 +482,7 @@ def test_restoring_supersedes_the_compaction_that_is_open(session: Session, jour
 
 def test_restoring_a_segment_that_never_was_is_an_error_of_the_caller(session: Session, journal: Journal) -> None:
     with pytest.raises(OnefoldError, match="no segment 5") as error:
-        journal.restore("s", 5, expect_head=1)
+        history.restore(journal, "s", 5, expect_head=1)
 
     assert not isinstance(error.value, StoreDamaged)
     assert session.state.last == 7
@@ -491,7 +491,7 @@ def test_restoring_a_segment_that_never_was_is_an_error_of_the_caller(session: S
 def test_every_segment_has_one_successor(session: Session, journal: Journal) -> None:
     for cut in (3, 4, 5):
         journal.commit(running(journal), f"summary up to {cut}", cut)
-        journal.restore("s", 1, expect_head=session.head)
+        history.restore(journal, "s", 1, expect_head=session.head)
         session.append(said(cut))
 
     chain = session.segments()

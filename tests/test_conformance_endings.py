@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import onefold
 from onefold import CommitRefused, Compaction, Moved, Store
+from onefold.journal import history
 from onefold.journal.contract import Journal
 from onefold.model import Claim, Held
 from tests.conftest import CountedIds, StoppedClock, said, who
@@ -88,10 +89,10 @@ class Schedule(RuleBasedStateMachine):
     def restore(self, behind: int) -> None:
         segments = self.session.segments()
         older = segments[max(0, len(segments) - 1 - behind)]
-        self.journal.restore("s", older.number, expect_head=segments[-1].number)
+        history.restore(self.journal, "s", older.number, expect_head=segments[-1].number)
         if len(segments) > 1:
             try:
-                self.journal.restore("s", older.number, expect_head=segments[0].number)
+                history.restore(self.journal, "s", older.number, expect_head=segments[0].number)
             except Moved:
                 return
             raise AssertionError("it was restored on a head that moved")

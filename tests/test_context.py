@@ -7,6 +7,7 @@ import pytest
 from onefold import OnefoldError, Session, Store
 from onefold.compaction.context import Boundary, Context, render
 from onefold.journal.contract import Journal
+from onefold.journal.view import Standing
 from onefold.messages import codec
 from onefold.model import Header, Json, Record, Segment
 from tests.conftest import claimed, running, said
@@ -24,7 +25,7 @@ def records(messages: list[Json], start: int = 2) -> list[Record]:
 def rendered(messages: list[Json], *, summary: str | None = None, kept: list[Json] | None = None) -> Context:
     segment = Segment(number=40, base=1, cut=50, source="compaction", at=0.0)
     tail = records(messages, start=50)
-    return render(Boundary(segment, summary, tuple(records(kept or []))), tail, 99)
+    return render(Boundary(segment, summary, tuple(records(kept or [])), (), Standing()), tail, 99)
 
 
 def test_an_empty_session_has_an_empty_context(store: Store) -> None:
@@ -94,7 +95,7 @@ def test_a_message_that_answers_calls_of_two_groups_stands_once_after_both() -> 
     both = Record(both.number, both.id, both.kind, both.at, both.body, both.format, Header("user", 5, (), ("a", "b")))
     segment = Segment(number=40, base=1, cut=50, source="compaction", at=0.0)
 
-    context = render(Boundary(segment, None, ()), [first, second, both], 99)
+    context = render(Boundary(segment, None, (), (), Standing()), [first, second, both], 99)
 
     assert context.numbers == (50, 51, 52)
 

@@ -22,6 +22,7 @@ import typer.main
 import onefold
 from onefold import errors, model
 from onefold.cli.app import app
+from onefold.journal import history
 from onefold.messages import draft
 from onefold.model import Claim, HolderId, Record
 
@@ -309,7 +310,7 @@ def _every_record() -> list[Record]:
         journal.request(session.id)
         session.cancel()
         journal.request(session.id)
-        journal.restore(session.id, 1, expect_head=session.head)
+        history.restore(journal, session.id, 1, expect_head=session.head)
         session.alias("agent-7f3a")
         journal.backend.write(session.id, lambda tx: tx.add_input(session.id, 3))
         store.verify(fix=True)

@@ -21,8 +21,8 @@ import pytest
 
 from onefold import KeyConflict, OutcomeUnknown, Session, Store, StoreUnavailable
 from onefold.journal.seam import Transaction
-from onefold.journal.sqlite import turns
-from onefold.journal.sqlite.turns import LARGE, MOST, Line, Ticket
+from onefold.journal.sqlite import line as line_module
+from onefold.journal.sqlite.line import LARGE, MOST, Line, Ticket
 from onefold.model import Appended, Claim, Record
 from tests.crash_child import ME
 from tests.faults import Announced, BadDisk, HeldLine, LostAnswers, backend_of, open_store, rows
@@ -553,10 +553,10 @@ def _interrupted_at(at: int) -> tuple[bool, list[str], Any]:
     hit: list[int] = []
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
-        if frame.f_code.co_filename != turns.__file__:
+        if frame.f_code.co_filename != line_module.__file__:
             return None
         # The call that ends a `with` is no place where Python looks for signals, though its line is traced once more.
-        source = linecache.getline(turns.__file__, frame.f_lineno).strip()
+        source = linecache.getline(line_module.__file__, frame.f_lineno).strip()
         if event in ("call", "line") and not source.startswith("with ") and not hit and next(lines) == at:
             hit.append(frame.f_lineno)
             raise KeyboardInterrupt
@@ -583,7 +583,7 @@ def _interrupted_at(at: int) -> tuple[bool, list[str], Any]:
         if thread is last:
             thread.start()
         thread.join(10)
-        assert not thread.is_alive(), f"the line stands still after an interrupt at line {hit} of turns.py"
+        assert not thread.is_alive(), f"the line stands still after an interrupt at line {hit} of line.py"
     return bool(hit), done, after[0]
 
 

@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 
 import onefold
 from onefold import Context, InvalidMessage, Policy, Session, Store
-from onefold.compaction.groups import Numbered, group, legal_cuts
 from onefold.messages import FORMATS, codec, convert, decode, encode, recognise
+from onefold.messages.groups import Numbered, group, legal_cuts
 from onefold.messages.said import Call, Media, Result, Text
 from onefold.model import Header, Json
 from tests.conftest import CountedIds, StoppedClock

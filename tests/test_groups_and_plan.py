@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 
 import onefold
 from onefold import Context, Material, Policy, Session
-from onefold.compaction.groups import Numbered, group, legal_cuts
 from onefold.compaction.plan import NoCut, Plan, plan
 from onefold.messages import codec
+from onefold.messages.groups import Numbered, group, legal_cuts
 from onefold.model import Header, Json
 from tests.conftest import CountedIds, StoppedClock
 

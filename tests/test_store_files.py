@@ -245,18 +245,28 @@ def test_an_additive_newer_schema_leaves_this_program_working(path: Path) -> Non
     connection.close()
 
 
-def test_an_older_schema_is_migrated_without_a_backup_where_it_can_be_undone(tmp_path: Path) -> None:
-    """Item 15."""
+def test_a_store_of_the_first_schema_is_migrated_with_all_that_is_in_it(tmp_path: Path) -> None:
+    """Item 15: and a copy of it is kept, since the program that made it cannot use it any more."""
     path = tmp_path / "older.db"
     first_schema_only(str(path))
-    journal = rows(path, ("records", "sessions"))
+    journal = rows(path, ("records", "keys", "inputs"))
 
     with open_store(path) as store:
         assert store.verify().healthy
 
-    assert rows(path, ("records", "sessions")) == journal
-    assert "leases" in rows(path)
-    assert not list(tmp_path.glob("*.before-*"))
+    assert rows(path, tuple(journal)) == journal
+    assert {"leases", "turn_leases", "tombstones"} <= rows(path).keys()
+    kept = path.with_name("older.db.before-3")
+    assert rows(kept, tuple(journal)) == journal
+    assert "leases" not in rows(kept)
+
+
+def test_a_migration_that_can_be_undone_makes_no_backup(path: Path) -> None:
+    """Item 15."""
+    _migrate(path, (*migrations(), (900, "-- undo: yes\ncreate table colours (id text);", True)))
+
+    assert rows(path, ("colours",)) == {"colours": []}
+    assert not list(path.parent.glob("*.before-*"))
 
 
 NO_WAY_BACK = (*migrations(), (900, "-- undo: no\ndelete from keys;\ncreate table colours (id text);", False))

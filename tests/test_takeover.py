@@ -16,6 +16,7 @@ import pytest
 import onefold
 from onefold import Material, Session, Store
 from onefold.compaction.run import whoami
+from onefold.journal import history
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryLeases
 from onefold.journal.sqlite.rows import SqliteLeases
@@ -132,7 +133,7 @@ def long_story(journal: Journal, clock: Clock, faults: Faults) -> None:
     during("cancel").cancel("s")
     claimed()
     head = journal.state("s").head
-    during("restore").restore("s", head, expect_head=head)
+    history.restore(during("restore"), "s", head, expect_head=head)
     claim = claimed()
     during("commit").commit(claim, "what was said", cut=journal.state("s").cut + 15)
 

@@ -27,8 +27,12 @@ from onefold.model import (
     Appended,
     Compaction,
     CompactResult,
+    Deleted,
+    Erased,
     Finding,
     Holder,
+    Note,
+    OpenTurn,
     Record,
     Report,
     Segment,
@@ -37,6 +41,7 @@ from onefold.model import (
 )
 from onefold.session import Session
 from onefold.store import Store, open
+from onefold.turn import Turn
 
 __all__ = [
     "Appended",
@@ -47,6 +52,8 @@ __all__ = [
     "Compaction",
     "CompactionDisabled",
     "Context",
+    "Deleted",
+    "Erased",
     "Finding",
     "Holder",
     "InvalidMessage",
@@ -54,7 +61,9 @@ __all__ = [
     "Material",
     "Moved",
     "NotNow",
+    "Note",
     "OnefoldError",
+    "OpenTurn",
     "OutcomeUnknown",
     "Policy",
     "Record",
@@ -72,6 +81,7 @@ __all__ = [
     "Summary",
     "Superseded",
     "TooLarge",
+    "Turn",
     "TurnLost",
     "extract",
     "open",

@@ -26,12 +26,15 @@ class StoreDamaged(StoreError):
 class SessionNotFound(OnefoldError):
     """No session is known by this id."""
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, session: str, *, deleted: bool = False) -> None:
         super().__init__(
-            f"no session {session!r} in this store; list them with `onefold sessions`, "
+            f"session {session!r} was deleted, and nothing is written to it any more; choose another id"
+            if deleted
+            else f"no session {session!r} in this store; list them with `onefold sessions`, "
             "or create it with store.session(id)"
         )
         self.session = session
+        self.deleted = deleted
 
 
 class Busy(OnefoldError):

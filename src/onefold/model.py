@@ -27,13 +27,31 @@ COMMITTED = "compaction.committed"
 FAILED = "compaction.failed"
 CANCELLED = "compaction.cancelled"
 SUPERSEDED = "compaction.superseded"
+TURN_STARTED = "turn.started"
+TURN_SETTLED = "turn.settled"
 INPUT_QUEUED = "input.queued"
 INPUT_TAKEN = "input.taken"
+PIN_ADDED = "pin.added"
+PIN_REMOVED = "pin.removed"
+NOTE = "note"
+FORK = "fork"
 ALIAS = "alias"
 HEALED = "healed"
+ERASED = "erased"
+
+MARKS = (PIN_ADDED, PIN_REMOVED, NOTE, ALIAS)
+"""Kinds that are few and looked up together: what stands in every context, and other ids."""
 
 MANUAL = "manual"
 """The one trigger that means a person asked; every other one is automatic."""
+URGENT = frozenset({MANUAL, "limit", "overflow", "erase"})
+"""Triggers that are heard even after an undo: the context is full, or what stood for it is gone."""
+
+Outcome: TypeAlias = Literal["settled", "failed", "cancelled", "interrupted"]
+ForkKind: TypeAlias = Literal["branch", "subagent", "review"]
+Keeper: TypeAlias = Literal["onefold", "agent"]
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+"""Stretches of record numbers, both ends included, in order and apart from each other."""
 
 
 def system_clock() -> float:
@@ -101,7 +119,7 @@ class Segment:
     impossible to write down."""
     cut: int
     """The first record that stays verbatim."""
-    source: Literal["created", "compaction", "restored"]
+    source: Literal["created", "compaction", "restored", "forked", "erased", "observed", "kept"]
     at: float
     compaction: str | None = None
     summary: int | None = None
@@ -110,6 +128,12 @@ class Segment:
     """Records before the cut that stay verbatim all the same."""
     tokens_before: int = 0
     tokens_after: int = 0
+    hidden: Ranges = ()
+    """Records that do not count here: undone, or erased. The summary stands for the other ones before the cut."""
+    redo: int | None = None
+    """After an undo, the segment that `redo` goes back to."""
+    keeper: Keeper = "onefold"
+    """Who compacts: onefold, or the agent by itself. Then the segments of its compactions are marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +201,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Until when the newest claim is left alone. It saves money; nothing is unsafe without it."""
+    """Until when a compaction's newest claim, or a turn, is left alone. Nothing is unsafe without it."""
 
-    compaction: str
+    id: str
+    """Of the compaction or the turn."""
     fence: int
     until: float
     length: float
@@ -218,6 +243,73 @@ class Held:
     until: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TurnClaim:
+    """The right to write in a turn: valid for the process that made it, and until the turn is over."""
+
+    session: str
+    id: str
+    number: int
+    """Of its `turn.started`: the writer fence."""
+    owner: str | None
+    lease: float
+    until: float
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTurn:
+    """The turn that is open now, and until when its writer is left alone without renewal."""
+
+    id: str
+    number: int
+    owner: str | None
+    holder: HolderId
+    since: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One fact that stands in every context, word for word."""
+
+    number: int
+    kind: str
+    text: str
+    key: str
+    """What it is about: a later note of the same kind and key takes its place."""
+    actor: str | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What was removed for good, and who else had it."""
+
+    session: str
+    numbers: tuple[int, ...]
+    """Records that are tombstones now."""
+    summaries: tuple[int, ...]
+    """Segments whose summary covered them and was removed with them."""
+    forks: tuple[str, ...]
+    """Sessions that saw them as their own past. They no longer do."""
+    compaction: str | None = None
+    """The new summary that was asked for."""
+    wiped: bool = True
+    """The store's files no longer hold it. If not, a reader was in the way: the next write-out does it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What is left of a session that was deleted: its id, so that nobody makes it again by accident."""
+
+    session: str
+    records: int
+    forks: tuple[str, ...]
+    """Sessions that saw its records as their own past. They no longer do."""
+    wiped: bool = True
+
+
 class SessionState(NamedTuple):
     """What is known of a session without reading its journal: all of it can be folded from the records.
 
@@ -244,6 +336,14 @@ class SessionState(NamedTuple):
     """Automatic compactions of the head segment that failed in a row."""
     failed_tokens: int
     """The context's size when the last of them failed."""
+    turn: int = 0
+    """The number of the `turn.started` whose turn is open: the writer fence. 0 if none is."""
+    parent: str | None = None
+    """The session that this one is a fork of."""
+    forked_at: int = 0
+    """Its parent's last record that belongs to it; its own are numbered from there on."""
+    aliases: int = 0
+    """Other ids it is known by."""
 
 
 @dataclass(frozen=True, slots=True)

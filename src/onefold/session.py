@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, MutableSet, Sequence
+from functools import partial
+from typing import get_args
 
 from onefold.compaction.context import Boundary, Context, boundary, render
 from onefold.compaction.policy import Policy
-from onefold.compaction.run import Runner, compact
+from onefold.compaction.run import Runner, compact, whoami
 from onefold.compaction.summarizers import Summarizer, extract
-from onefold.errors import InvalidMessage, OnefoldError, SessionNotFound, TooLarge
+from onefold.errors import InvalidMessage, Moved, OnefoldError, TooLarge
+from onefold.journal import history, marks, privacy, turns, view
 from onefold.journal.contract import Journal
 from onefold.journal.seam import Transaction
 from onefold.messages import draft
@@ -18,13 +22,21 @@ from onefold.model import (
     Compaction,
     CompactResult,
     Draft,
+    Erased,
+    ForkKind,
     Holder,
     Ids,
     Json,
+    Keeper,
+    Note,
+    OpenTurn,
+    Ranges,
     Record,
     Segment,
     SessionState,
+    TurnClaim,
 )
+from onefold.turn import Turn, begin
 
 MESSAGE_LIMIT = 64 << 20
 
@@ -42,6 +54,7 @@ class Session:
         runner: Runner,
         ids: Ids,
         agent: str | None = None,
+        turns: MutableSet[Turn] | None = None,
     ) -> None:
         self.id = id
         self._journal = journal
@@ -50,7 +63,10 @@ class Session:
         self._runner = runner
         self._ids = ids
         self._agent = agent
+        self._turns: MutableSet[Turn] = turns if turns is not None else weakref.WeakSet()
         self._measured: int | None = None
+        self._seen: int | None = None
+        self._wrote: Ranges = ()  # since then
 
     def __repr__(self) -> str:
         return f"Session({self.id!r})"
@@ -84,14 +100,11 @@ class Session:
 
         The same `key` again returns the same numbers and writes nothing; with other content it is `KeyConflict`.
         """
-        given = list(messages) if isinstance(messages, list | tuple) else [messages]
-        if not given:
-            raise InvalidMessage(f"session {self.id!r}: there is nothing to append; give a message or a list of them")
         if key is not None:
             check_name("key", key)
-        if actor is not None:
-            check_name("actor", actor)
-        return self._journal.append(self.id, [self._draft(m, format, actor) for m in given], key=key)
+        done = self._journal.append(self.id, self._drafts(messages, format, actor), key=key)
+        self._wrote_up_to(done.numbers)
+        return done
 
     def read(self, start: int = 1, stop: int | None = None) -> Iterator[Record]:
         """Records with start ≤ number < stop: everything that ever happened, whatever was compacted."""
@@ -104,17 +117,17 @@ class Session:
     def context(self, segment: int | None = None) -> Context:
         """What to send to a model now; or what an older segment would send."""
 
-        def look(tx: Transaction) -> tuple[Boundary, list[Record], int]:
-            state = tx.session(self.id)
-            if state is None:
-                raise SessionNotFound(self.id)
-            begins = boundary(tx, self.id, segment or state.head)
-            return begins, tx.messages(self.id, begins.segment.cut, state.last + 1), state.last
+        def look(tx: Transaction) -> tuple[Boundary, list[Record], int, str | None]:
+            state = view.known(tx, self.id)
+            begins = boundary(tx, self.id, segment or state.head, state.last + 1)
+            tail = view.messages(tx, self.id, begins.segment.cut, state.last + 1, begins.segment.hidden)
+            live = tx.record(self.id, state.turn) if state.turn else None
+            return begins, tail, state.last, live.turn if live is not None else None
 
-        begins, tail, last = self._journal.backend.read(look)
+        begins, tail, last, live = self._journal.backend.read(look)
         if segment is None:
-            self._measured = begins.segment.number
-        return render(begins, tail, last)
+            self._measured, self._seen, self._wrote = begins.segment.number, last, ()
+        return render(begins, tail, last, live)
 
     def compact(
         self,
@@ -157,18 +170,167 @@ class Session:
         """Who compacts this session now, since when and until when; None if nobody does."""
         return self._journal.holder(self.id)
 
+    # ------------------------------------------------------------------ turns, and inputs that wait for one
+
+    def turn(self, *, owner: str | None = None, wait: bool | float = True) -> Turn:
+        """Begins a turn: until it ends, no other turn writes. `with session.turn(owner="gateway") as turn: …`
+
+        If one is open, waits for it: True for as long as the policy says, a number of seconds, or False for not at all.
+        Then it is `Busy`. The other way is to `queue` the input for the next turn. A turn whose process died is settled
+        as interrupted by the next one, once its lease has run out.
+        """
+        if owner is not None:
+            check_name("owner", owner)
+        seconds = self._policy.wait if wait is True else 0.0 if wait is False else float(wait)
+        claim = begin(
+            self._journal, self.id, whoami(self._agent), owner=owner, lease=self._policy.turn_lease, seconds=seconds
+        )
+        return self._hand_over(claim)
+
+    def open_turn(self) -> OpenTurn | None:
+        """The turn that is open now, and whose it is."""
+        return turns.current(self._journal, self.id)
+
+    def stop_turn(self, cause: str | None = None) -> OpenTurn | None:
+        """Cancels the turn that is open, whoever writes in it; None if none is."""
+        return turns.stop(self._journal, self.id, cause=cause, actor=self._agent)
+
+    def queue(self, message: Json, *, format: str | None = None, key: str | None = None) -> int:
+        """Keeps an input until a turn takes it."""
+        return turns.queue(self._journal, self.id, self._draft(message, format, None), key=key)
+
+    def take(self, *, key: str | None = None) -> Record | None:
+        """Takes the oldest input that waits, as a message of this session; None if none does."""
+        taken = turns.take(self._journal, self.id, key=key)
+        if taken is not None:
+            self._wrote_up_to((taken.number,))
+        return taken
+
+    # ------------------------------------------------------------------ what stands in every context
+
+    def pin(self, number: int, *, actor: str | None = None) -> tuple[int, ...]:
+        """Keeps a message in every context, word for word, with the call or results that belong to it."""
+        return marks.pin(self._journal, self.id, number, actor=actor or self._agent)
+
+    def unpin(self, number: int, *, actor: str | None = None) -> tuple[int, ...]:
+        """Lets a pinned message go. It was summarised like the rest: nothing is lost by that."""
+        return marks.unpin(self._journal, self.id, number, actor=actor or self._agent)
+
+    def pins(self) -> tuple[int, ...]:
+        """The messages that are pinned."""
+        return tuple(sorted(self._standing().pinned))
+
+    def note(self, kind: str, text: str, key: str | None = None, *, actor: str | None = None) -> int:
+        """Writes a fact down (a rule, a path, a goal) that stands in every context, word for word.
+
+        A later note of the same kind and key takes its place; with an empty text it is taken away.
+        """
+        return marks.note(self._journal, self.id, kind, text, key=key, actor=actor or self._agent)
+
+    def notes(self) -> tuple[Note, ...]:
+        """The facts that hold now."""
+        return self._standing().notes
+
+    # ------------------------------------------------------------------ going back, and branching off
+
+    def undo(self) -> Segment:
+        """Takes the newest message of the user back, and all that came of it, whatever was compacted since.
+
+        Nothing is deleted: it is hidden, and `redo` brings it back. `Moved` if messages came that this handle has
+        neither read with `context()` nor written.
+        """
+        return self._go_back(history.undo)
+
+    def redo(self) -> Segment:
+        """Takes the last undo or rewind back, if nothing was said since."""
+        return self._go_back(history.redo)
+
+    def rewind(self, to: int) -> Segment:
+        """Hides everything after a record. It lands before a call whose results would be hidden."""
+        return self._go_back(partial(_rewound, to))
+
+    def fork(self, kind: ForkKind = "branch", at: int | None = None, *, id: str | None = None) -> Session:
+        """A new session whose past is this one's, as it was at a record (by default now). Nothing is copied.
+
+        A `branch` or a `subagent` lives on its own. A `review` does not compact. None of them writes to this one.
+        """
+        child = id if id is not None else self._ids()
+        check_name("session id", child)
+        if kind not in get_args(ForkKind):
+            raise OnefoldError(f"{kind!r} is no kind of fork; use one of {', '.join(get_args(ForkKind))}")
+        state = history.fork(self._journal, self.id, child, kind=kind, at=at, actor=self._agent)
+        return Session(
+            self._journal, state.id, summarizer=self._summarizer, policy=self._policy, runner=self._runner,
+            ids=self._ids, agent=self._agent, turns=self._turns,
+        )  # fmt: skip
+
+    def erase(self, number: int) -> Erased:
+        """Removes the content of a message, an input or a note for good, with every summary and note that comes from
+        it, here and in forks. A tombstone stays in its place."""
+        return privacy.erase(self._journal, self.id, number, actor=self._agent)
+
+    # ------------------------------------------------------------------ other ids, other keepers
+
     def alias(self, other_id: str) -> None:
         """Makes this session known by one more id, such as the one its agent gave it, before or after a rotation."""
         check_name("alias", other_id)
-        self._journal.alias(self.id, other_id, actor=self._agent)
+        marks.alias(self._journal, self.id, other_id, actor=self._agent)
 
-    def queue(self, message: Json, *, format: str | None = None) -> int:
-        """Keeps an input until a turn takes it."""
-        return self._journal.queue(self.id, self._draft(message, format, None))
+    def aliases(self) -> list[str]:
+        """The other ids this session is known by, the newest last."""
+        return marks.aliases(self._journal, self.id)
 
-    def take(self) -> Record | None:
-        """Takes the oldest input that waits, as a message of this session; None if none does."""
-        return self._journal.take(self.id)
+    def keep(self, keeper: Keeper) -> Segment:
+        """Says who compacts this session from now on: "onefold", or the "agent" by itself."""
+        return history.keep(self._journal, self.id, keeper)
+
+    def observe(self, source: str, witnesses: Sequence[str] = ()) -> Segment:
+        """Notes that the agent compacted by itself: a mark and a segment for reading, which moves no cut."""
+        return history.observe(self._journal, self.id, source=source, witnesses=tuple(witnesses))
+
+    # ------------------------------------------------------------------ small parts
+
+    def _hand_over(self, claim: TurnClaim) -> Turn:
+        made = Turn(self._journal, claim, self._drafts, self._wrote_up_to)
+        self._turns.add(made)
+        return made
+
+    def _standing(self) -> view.Standing:
+        def look(tx: Transaction) -> view.Standing:
+            state = view.known(tx, self.id)
+            head = tx.segment(self.id, state.head)
+            return view.standing(tx, self.id, state.last + 1, head.hidden if head is not None else ())
+
+        return self._journal.backend.read(look)
+
+    def _go_back(self, how: Callable[..., Segment]) -> Segment:
+        """Goes back from where this handle saw the session last. What it wrote itself since, it has seen."""
+
+        def look(tx: Transaction) -> tuple[SessionState, list[int]]:
+            state = view.known(tx, self.id)
+            seen = state.last if self._seen is None else self._seen
+            return state, [h.number for h in tx.headers(self.id, seen + 1, state.last + 1)]
+
+        state, since = self._journal.backend.read(look)
+        if unseen := [n for n in since if not view.is_hidden(self._wrote, n)]:
+            raise Moved(
+                f"session {self.id!r} has messages that this handle has not seen, from record {unseen[0]} on; "
+                "look at context() first, then decide"
+            )
+        moved = how(self._journal, self.id, expect_head=state.head, seen=state.last)
+        self._measured, self._seen, self._wrote = moved.number, moved.number, ()
+        return moved
+
+    def _wrote_up_to(self, numbers: Sequence[int]) -> None:
+        self._wrote = view.hide(self._wrote, (numbers[0], numbers[-1]))
+
+    def _drafts(self, messages: Json | Sequence[Json], format: str | None, actor: str | None) -> list[Draft]:
+        given = list(messages) if isinstance(messages, list | tuple) else [messages]
+        if not given:
+            raise InvalidMessage(f"session {self.id!r}: there is nothing to append; give a message or a list of them")
+        if actor is not None:
+            check_name("actor", actor)
+        return [self._draft(m, format, actor) for m in given]
 
     def _draft(self, message: Json, format: str | None, actor: str | None) -> Draft:
         try:
@@ -182,6 +344,10 @@ class Session:
                 "nothing was written. Keep large content in a file and send its path"
             )
         return made
+
+
+def _rewound(to: int, journal: Journal, session: str, *, expect_head: int, seen: int) -> Segment:
+    return history.rewind(journal, session, to, expect_head=expect_head, seen=seen)
 
 
 def _bytes(data: str) -> int:

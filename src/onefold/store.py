@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -10,13 +11,15 @@ from onefold.compaction.policy import Policy
 from onefold.compaction.run import Runner
 from onefold.compaction.summarizers import Summarizer
 from onefold.errors import SessionNotFound, StoreError
+from onefold.journal import marks, privacy
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryBackend
 from onefold.journal.seam import Backend
 from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.verify import heal, verify
-from onefold.model import Clock, Compaction, Ids, Report, SessionState, random_id, system_clock
+from onefold.model import Clock, Compaction, Deleted, Ids, Keeper, Report, SessionState, random_id, system_clock
 from onefold.session import Session, check_name
+from onefold.turn import Turn
 
 _PAGE = 500
 
@@ -41,6 +44,7 @@ class Store:
         self._ids = ids
         self._agent = agent
         self._runner = Runner()
+        self._turns: weakref.WeakSet[Turn] = weakref.WeakSet()
 
     def __enter__(self) -> Store:
         return self
@@ -59,18 +63,17 @@ class Store:
         """Another one after every restore from a backup."""
         return self.journal.backend.incarnation
 
-    def session(self, id: str, *, create: bool = True) -> Session:
+    def session(self, id: str, *, create: bool = True, keeper: Keeper = "onefold") -> Session:
         """A session by its id, or by any other id it is known by. Looks its derived state over on the way, and mends
-        it if it is damaged."""
+        it if it is damaged. `keeper` says of a new one who compacts it: onefold, or the "agent" by itself."""
         check_name("session id", id)
         id = self.journal.backend.read(lambda tx: tx.owner(id)) or id
         if not self.journal.backend.read(lambda tx: tx.looks_right(id)):
             if create:
-                id = self.journal.create(id).id
+                id = self.journal.create(id, keeper=keeper).id
             elif not self.journal.backend.read(lambda tx: tx.last_number(id) or tx.session(id) is not None):
-                raise SessionNotFound(id)
-            if not self.journal.backend.read(lambda tx: tx.looks_right(id)):
-                self.journal.backend.write(id, lambda tx: heal(tx, id, self._ids))
+                raise SessionNotFound(id, deleted=self.journal.backend.read(lambda tx: tx.deleted(id)) is not None)
+        self._mend(id)
         return Session(
             self.journal,
             id,
@@ -79,7 +82,19 @@ class Store:
             runner=self._runner,
             ids=self._ids,
             agent=self._agent,
+            turns=self._turns,
         )
+
+    def _mend(self, id: str) -> None:
+        """Folds what looks wrong anew, a fork's parents included: it reads its past from them."""
+        looked: str | None = id
+        while looked is not None:
+            at = looked
+            if not self.journal.backend.read(lambda tx, at=at: tx.looks_right(at)):  # type: ignore[misc]
+                if at != id and not self.journal.backend.read(lambda tx, at=at: tx.last_number(at)):  # type: ignore[misc]
+                    return  # the parent was deleted
+                self.journal.backend.write(at, lambda tx, at=at: heal(tx, at, self._ids))  # type: ignore[misc]
+            looked = self.journal.state(at).parent
 
     def sessions(self, limit: int | None = None) -> Iterator[SessionState]:
         """All sessions, the latest activity first."""
@@ -100,7 +115,16 @@ class Store:
 
     def resolve(self, any_id: str) -> str:
         """The id of the session that is known by this one, its own or any other."""
-        return self.journal.resolve(any_id)
+        return marks.resolve(self.journal, any_id)
+
+    def delete(self, any_id: str) -> Deleted:
+        """Removes a session whole. Its ids stay taken; forks of it no longer see it as their past, and are named."""
+        id = any_id if self.journal.backend.read(lambda tx: tx.deleted(any_id)) == any_id else self.resolve(any_id)
+        return privacy.delete(self.journal, id, actor=self._agent)
+
+    def forks(self, id: str) -> list[SessionState]:
+        """The sessions that have this one as their parent."""
+        return self.journal.backend.read(lambda tx: tx.forks(id))
 
     def verify(self, fix: bool = False, *, progress: Callable[[str, int], None] | None = None) -> Report:
         """Compares everything derived with the journal; with `fix`, mends it."""
@@ -111,8 +135,10 @@ class Store:
         self.journal.backend.backup(str(path), self._ids(), progress)
 
     def close(self) -> None:
-        """Hands back the compactions under way and lets go of the store."""
+        """Hands back the compactions under way, ends open turns, and lets go of the store."""
         self._runner.hand_back("its process closed the store")
+        for turn in list(self._turns):
+            turn.let_go("its process closed the store")
         self.journal.backend.close()
 
 

@@ -11,7 +11,7 @@ import typer
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WrongUse, open_store
 from onefold.cli.output import as_json_array, clock_time, on_terminal, plain, safe, safe_lines, say, short, text_width
 from onefold.cli.words import summary_of, words
-from onefold.compaction.groups import group
+from onefold.messages.groups import group
 from onefold.model import MESSAGE, Record
 from onefold.session import Session
 

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from onefold.compaction.groups import LEADING, group
 from onefold.errors import OnefoldError
+from onefold.journal import view
 from onefold.journal.seam import Transaction
+from onefold.journal.view import Standing
 from onefold.messages import codec, convert
-from onefold.messages.codecs import OPENAI_CHAT, PLAIN, estimate
-from onefold.messages.frame import framed
-from onefold.messages.said import Result, Said
-from onefold.model import Json, Record, Segment
+from onefold.messages.codecs import OPENAI_CHAT, PLAIN, estimate, no_results
+from onefold.messages.frame import framed, noted
+from onefold.messages.groups import LEADING, group
+from onefold.model import MESSAGE, Json, Note, Record, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +25,18 @@ class Context:
     tokens: int
     segment: int
     numbers: tuple[int, ...]
-    """The record each message comes from; the summary's is the segment's. 0 stands for a result that never came: no
-    provider takes a call without one, so it says that there is none."""
+    """The record each message comes from; the summary's is the segment's. 0 stands for what no record holds as it is:
+    the notes together, and a result that never came, since no provider takes a call without one."""
     formats: tuple[str, ...]
     summary: str | None
     left_out: tuple[int, ...]
     """Tool results whose call is not there: kept in the journal, but no provider takes them."""
     last: int
     """The newest record that was seen when this was made."""
+    pinned: tuple[int, ...] = ()
+    """Messages from before the cut that are here because they are pinned."""
+    notes: tuple[Note, ...] = ()
+    """The facts that stand in every context."""
 
     def to(self, format: str) -> list[Json]:
         """The same messages in another provider's format."""
@@ -45,28 +50,43 @@ class Boundary:
     segment: Segment
     summary: str | None
     kept: tuple[Record, ...]
+    pinned: tuple[Record, ...]
+    standing: Standing
 
 
-def boundary(tx: Transaction, session: str, number: int) -> Boundary:
-    """Reads the boundary of one segment."""
-    segment = tx.segment(session, number)
+def boundary(tx: Transaction, session: str, number: int, stop: int) -> Boundary:
+    """Reads the boundary of one segment, with what stands in every context by the records before `stop`."""
+    segment = view.segment(tx, session, number)
     if segment is None:
         known = ", ".join(str(s.number) for s in tx.segments(session)[-5:])
         raise OnefoldError(f"session {session!r} has no segment {number}; its newest are {known or 'none'}")
-    said = None if segment.summary is None else tx.record(session, segment.summary)
-    kept = tuple(r for n in segment.kept if (r := tx.record(session, n)) is not None)
-    return Boundary(segment, None if said is None else str(said.body["summary"]), kept)
+    said = view.summary(tx, session, segment)
+    kept = (view.record(tx, session, n) for n in segment.kept)
+    standing = view.standing(tx, session, stop, segment.hidden)
+    return Boundary(
+        segment,
+        None if said is None else str(said.body["summary"]),
+        tuple(r for r in kept if r is not None and r.kind == MESSAGE),
+        tuple(r for r in view.pinned_messages(tx, session, standing, segment.cut) if r.number not in segment.kept),
+        standing,
+    )
 
 
-def render(begins: Boundary, tail: Sequence[Record], last: int) -> Context:
-    """System prompt, summary, messages kept by name, then everything from the cut on, each group together."""
-    order, orphans = _order(tail)
-    segment, summary, kept = begins.segment, begins.summary, begins.kept
-    parts: list[_Part] = [_part(r) for r in kept if _leads(r)]
+def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None = None) -> Context:
+    """System prompt, pins, notes, summary, messages kept by name, then everything from the cut on, each group together.
+
+    `live` is the turn that is open: calls that another one left without a result will get none.
+    """
+    order, orphans = _order(tail, live)
+    segment, summary, notes = begins.segment, begins.summary, begins.standing.notes
+    pins, _ = _order([r for r in begins.pinned if not _leads(r)], live)
+    parts: list[_Part] = [_part(r) for r in (*begins.kept, *begins.pinned) if _leads(r)]
+    parts += pins
+    if notes:
+        parts.append(_text(0, noted(notes)))
     if summary is not None:
-        text = framed(summary)
-        parts.append(_Part(segment.number, {"role": "user", "content": text}, estimate(text), OPENAI_CHAT))
-    parts += [_part(r) for r in kept if not _leads(r)]
+        parts.append(_text(segment.number, framed(summary)))
+    parts += [_part(r) for r in begins.kept if not _leads(r)]
     parts += order
     return Context(
         messages=[p.body for p in parts],
@@ -77,6 +97,8 @@ def render(begins: Boundary, tail: Sequence[Record], last: int) -> Context:
         summary=summary,
         left_out=tuple(sorted(orphans)),
         last=last,
+        pinned=tuple(r.number for r in begins.pinned),
+        notes=notes,
     )
 
 
@@ -91,13 +113,18 @@ class _Part(NamedTuple):
     format: str
 
 
+def _text(number: int, text: str) -> _Part:
+    return _Part(number, {"role": "user", "content": text}, estimate(text), OPENAI_CHAT)
+
+
 def _part(record: Record) -> _Part:
     return _Part(record.number, record.body, record.header.tokens if record.header else 0, record.format or PLAIN)
 
 
-def _order(messages: Sequence[Record]) -> tuple[list[_Part], frozenset[int]]:
+def _order(messages: Sequence[Record], live: str | None) -> tuple[list[_Part], frozenset[int]]:
     """Messages in order, but results right after their call; what came in between follows them."""
-    grouped = group((r.number, r.header) for r in messages if r.header is not None)
+    over = {r.number for r in messages if r.turn is not None and r.turn != live}
+    grouped = group(((r.number, r.header) for r in messages if r.header is not None), over)
     by_number = {r.number: r for r in messages}
     owner = {n: g.first for g in grouped.groups for n in g.members[1:]}  # of two calls it answers, the later one
     follows: dict[int, list[int]] = {}
@@ -122,5 +149,5 @@ def _order(messages: Sequence[Record]) -> tuple[list[_Part], frozenset[int]]:
 def _no_results(call: Record, ids: list[str]) -> list[_Part]:
     """What stands for the results of calls that were given up, in the format of the call."""
     name = call.format or PLAIN
-    never = [Said("tool", (Result(id, "(no result: the call was interrupted)", failed=True),)) for id in ids]
-    return [_Part(0, body, codec(name).header(body).tokens, name) for body in codec(name).write(never)]
+    made = no_results(name, ids, "the call was interrupted")
+    return [_Part(0, body, codec(name).header(body).tokens, name) for body in made]

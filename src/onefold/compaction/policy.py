@@ -30,11 +30,15 @@ class Policy:
     life: float = 600.0
     """The longest life of one attempt, however often it says so."""
     wait: float = 60.0
-    """How long `compact(wait=True)` waits."""
+    """How long `compact(wait=True)` and `turn(wait=True)` wait."""
+    turn_lease: float = 30.0
+    """How long the silent writer of a turn is left alone. A live one says so three times in that time."""
 
     def __post_init__(self) -> None:
         if not 0 < self.renew < self.lease <= self.life:
             raise ValueError("a policy needs 0 < renew < lease <= life, in seconds")
+        if self.turn_lease <= 0:
+            raise ValueError("turn_lease is a number of seconds above 0")
         if self.attempts < 1 or self.limit < 1 or self.tail_messages < 1 or self.summary_tokens < 1:
             raise ValueError("attempts, limit, tail_messages and summary_tokens are at least 1")
         if not 0 <= self.shrink < 1 or not 0 <= self.tail_share < 1:

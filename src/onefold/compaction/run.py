@@ -12,20 +12,22 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from onefold.compaction.checks import complaint
 from onefold.compaction.context import boundary
-from onefold.compaction.groups import Numbered
-from onefold.compaction.plan import NoCut, plan
+from onefold.compaction.plan import NoCut, Turns, plan
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Material, Summarizer, budget, call
-from onefold.errors import CommitRefused, OnefoldError
-from onefold.journal.contract import Journal
+from onefold.errors import CommitRefused, CompactionDisabled, OnefoldError
+from onefold.journal import turns, view
+from onefold.journal.contract import Journal, segment
 from onefold.journal.seam import Transaction
+from onefold.journal.view import known
 from onefold.messages.codecs import estimate
+from onefold.messages.groups import Numbered
 from onefold.model import (
     Claim,
     Compaction,
@@ -33,6 +35,7 @@ from onefold.model import (
     Draft,
     Held,
     HolderId,
+    Ranges,
     Record,
     Requested,
     random_id,
@@ -67,6 +70,9 @@ class Work:
     kept: tuple[Record, ...]
     messages: tuple[Record, ...]
     tokens: int
+    pinned: frozenset[int]
+    """Messages that stay in every context. They are summarised like the rest, so that unpinning loses nothing."""
+    turns: Turns
 
 
 class Attempt:
@@ -132,12 +138,15 @@ class Attempt:
             total=work.tokens,
             first=work.previous is None,
             policy=policy,
+            pinned=work.pinned,
+            turns=work.turns,
         )
         if isinstance(planned, NoCut):
             self._fail(planned.reason, None)
             return
         cut_away = tuple(r for r in work.messages if r.number < planned.cut)
-        gone = [r for r in (*work.kept, *cut_away) if r.number not in planned.kept]
+        stays = {*planned.kept, *work.pinned}
+        gone = [r for r in (*work.kept, *cut_away) if r.number not in stays]
         removed = _tokens(gone) + _summary_tokens(work)
         current = self._journal.compaction(claim.session, claim.compaction)
         made = call(
@@ -205,6 +214,10 @@ def compact(
     follow_up: Draft | None = None,
 ) -> CompactResult:
     """Sees to it that segment `base` is compacted once, by this caller or another, and says how it ended."""
+    if journal.backend.read(lambda tx: segment(tx, session, known(tx, session).head)).keeper != "onefold":
+        raise CompactionDisabled(
+            f"session {session!r} is compacted by its agent; ask the agent, or call keep('onefold') first"
+        )
     asked = journal.request(
         session, trigger=trigger, base=base, instructions=instructions, attempts=policy.attempts, actor=agent
     )
@@ -256,18 +269,35 @@ def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda:
     """Reads what a claim may work with, a little at a time: with a `pause` after each page, other threads of this
     process, the agent's own among them, are not kept waiting while a long context is read."""
     state = journal.state(claim.session)
-    base = journal.backend.read(lambda tx: boundary(tx, claim.session, claim.base))
+    base = journal.backend.read(lambda tx: boundary(tx, claim.session, claim.base, state.last + 1))
+    hidden = base.segment.hidden
     messages: list[Record] = []
     for start in range(base.segment.cut, claim.upto + 1, _PAGE):
         if start > base.segment.cut:
             pause()
         stop = min(start + _PAGE, claim.upto + 1)
-        messages += journal.backend.read(partial(_messages, claim.session, start, stop))
-    return Work(base.summary, base.kept, tuple(messages), state.tokens)
+        messages += journal.backend.read(partial(_messages, claim.session, start, stop, hidden))
+    live = turns.current(journal, claim.session)
+    return Work(
+        previous=base.summary,
+        kept=base.kept,
+        messages=tuple(messages),
+        tokens=state.tokens,
+        pinned=base.standing.pinned,
+        turns=_turns((*base.kept, *messages), None if live is None else live.id),
+    )
 
 
-def _messages(session: str, start: int, stop: int, tx: Transaction) -> list[Record]:
-    return tx.messages(session, start, stop)
+def _messages(session: str, start: int, stop: int, hidden: Ranges, tx: Transaction) -> list[Record]:
+    return view.messages(tx, session, start, stop, hidden)
+
+
+def _turns(messages: Sequence[Record], live: str | None) -> Turns:
+    asked = (r.number for r in messages if r.turn == live and r.header is not None and r.header.role == "user")
+    return Turns(
+        over=frozenset(r.number for r in messages if r.turn is not None and r.turn != live),
+        opening=None if live is None else min(asked, default=None),
+    )
 
 
 def _already(asked: Requested, base: int) -> CompactResult:

@@ -19,12 +19,10 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TypeVar
 
 from onefold.errors import (
     Cancelled,
     CommitRefused,
-    KeyConflict,
     Moved,
     OnefoldError,
     SessionNotFound,
@@ -32,21 +30,21 @@ from onefold.errors import (
     Superseded,
     TooLarge,
 )
-from onefold.journal import fold, reading
+from onefold.journal import fold, reading, view
+from onefold.journal.fold import boundary
 from onefold.journal.leases import PatientLeases
-from onefold.journal.reading import known
+from onefold.journal.refusals import conflict, lost, may_compact, own, refused
 from onefold.journal.seam import Backend, Taken, Transaction
 from onefold.journal.verify import heal
+from onefold.journal.view import known
 from onefold.messages import digest, encode
-from onefold.messages.codecs import estimate
-from onefold.messages.frame import framed
 from onefold.model import (
     ALIAS,
     CANCELLED,
     COMMITTED,
+    ERASED,
     FAILED,
     INPUT_QUEUED,
-    INPUT_TAKEN,
     JOINED,
     MANUAL,
     MESSAGE,
@@ -54,6 +52,7 @@ from onefold.model import (
     SEGMENT_OPENED,
     STARTED,
     SUPERSEDED,
+    URGENT,
     Appended,
     Claim,
     Compaction,
@@ -63,17 +62,17 @@ from onefold.model import (
     HolderId,
     Ids,
     Json,
-    KeyUse,
+    Keeper,
     Lease,
     Record,
     Requested,
     Segment,
     SessionState,
     Summary,
+    TurnClaim,
     random_id,
 )
 
-T = TypeVar("T")
 log = logging.getLogger("onefold")
 
 SUMMARY_LIMIT = 1 << 20
@@ -81,29 +80,37 @@ AUTOMATIC_FAILURES = 3
 GROWTH = 1.2
 
 
+class AliasTaken(Taken):
+    """Another session is known by that id."""
+
+
 class Journal:
     """The operations of the contract, on any backend."""
 
     def __init__(self, backend: Backend, *, ids: Ids = random_id) -> None:
         self.backend = backend
-        self._ids = ids
-        self._leases = PatientLeases(backend.address)
+        self.new_id = ids
+        self.leases = PatientLeases(backend.address)
 
     # ------------------------------------------------------------------ sessions and records
 
-    def create(self, session: str) -> SessionState:
+    def create(self, session: str, *, keeper: Keeper = "onefold") -> SessionState:
         """Makes a session, or finds it as it is. Damaged derived rows are folded anew on the way."""
 
         def work(tx: Transaction) -> SessionState:
             state = tx.session(session)
             if state is None and tx.last_number(session):
-                heal(tx, session, self._ids)
+                heal(tx, session, self.new_id)
                 state = tx.session(session)
             if state is None and (owner := tx.owner(session)) is not None:
                 return known(tx, owner)
             if state is None:
-                body = {"session": session, "base": None, "cut": 1, "source": "created"}
-                state = self._add(tx, fold.newborn(session, tx.now), self._draft(SEGMENT_OPENED, body))
+                if tx.deleted(session) is not None:
+                    raise SessionNotFound(session, deleted=True)
+                body: dict[str, Json] = {"session": session, "base": None, "cut": 1, "source": "created"}
+                if keeper != "onefold":
+                    body["keeper"] = keeper
+                state = self.add(tx, fold.newborn(session, tx.now), self.draft(SEGMENT_OPENED, body))
                 tx.put_session(state)
             return state
 
@@ -112,8 +119,12 @@ class Journal:
     def state(self, session: str) -> SessionState:
         return self.backend.read(lambda tx: known(tx, session))
 
-    def append(self, session: str, drafts: Sequence[Draft], *, key: str | None = None) -> Appended:
-        """Adds records, all or none, and never waits for a compaction."""
+    def append(
+        self, session: str, drafts: Sequence[Draft], *, key: str | None = None, turn: TurnClaim | None = None
+    ) -> Appended:
+        """Adds records, all or none, and never waits for a compaction. In a turn, only as long as that is open."""
+        if turn is not None:
+            own(turn)
 
         def work(tx: Transaction) -> Appended:
             state = known(tx, session)
@@ -121,16 +132,20 @@ class Journal:
                 running = ""
                 for d in drafts:
                     running = digest(running, d.kind, d.format, d.body)
-                if running != use.digest:
-                    raise _conflict(session, key, use)
+                if use.digest not in (running, ERASED):
+                    raise conflict(session, key, use)
                 return Appended(tuple(range(use.first, use.first + use.count)), duplicate=True)
+            if turn is not None and state.turn != turn.number:
+                raise lost(tx, turn)
             first = state.last + 1
             for d in drafts:
-                state = self._add(tx, state, d)
+                state = self.add(tx, state, d)
             tx.put_session(state)
             return Appended(tuple(range(first, state.last + 1)))
 
-        drafts = [d._replace(key=key) for d in drafts] if key is not None else drafts
+        if key is not None or turn is not None:
+            within = turn.id if turn is not None else None
+            drafts = [d._replace(key=key, turn=within or d.turn) for d in drafts]
         return self.backend.write(session, work, size=sum(len(d.data) for d in drafts))
 
     def read(self, session: str, start: int = 1, stop: int | None = None) -> Iterator[Record]:
@@ -163,19 +178,21 @@ class Journal:
         """Asks for a compaction of segment `base`, the one the caller measured.
 
         Opens one, joins the open one, or learns that the head has moved on already. A person (trigger "manual")
-        passes the wait after a failure and the bound on automatic ones, never the count of attempts.
+        passes the wait after a failure and the bound on automatic ones, never the count of attempts. After an undo,
+        automatic triggers are not heard until the context is full.
         """
         if attempts < 1:
             raise OnefoldError(f"session {session!r}: a compaction needs at least one attempt, not {attempts}")
 
         def work(tx: Transaction) -> Requested:
             state = known(tx, session)
+            may_compact(tx, state)
             if base is not None and base != state.head:
                 return self._moved_on(tx, state, base)
             if key is not None and (use := tx.key(session, key)) is not None:
                 said = tx.record(session, use.first)
                 if said is None or said.kind not in (REQUESTED, JOINED):
-                    raise _conflict(session, key, use)
+                    raise conflict(session, key, use)
                 before = tx.compaction(session, said.body["compaction"])
                 return Requested(before, "opened" if said.kind == REQUESTED else "joined", state.head)
             current = self._open(tx, state)
@@ -184,7 +201,7 @@ class Journal:
                 current = None
             if current is not None:
                 body = {"compaction": current.id, "trigger": trigger, "hurry": trigger == MANUAL}
-                state = self._add(tx, state, self._draft(JOINED, body, actor=actor, key=key))
+                state = self.add(tx, state, self.draft(JOINED, body, actor=actor, key=key))
                 tx.put_session(state)
                 return Requested(tx.compaction(session, current.id), "joined", state.head)
             if trigger != MANUAL and _worn_out(state):
@@ -193,17 +210,12 @@ class Journal:
                     "context has grown by a fifth, or a person asks"
                 )
                 return Requested(None, "held back", state.head, cause)
-            id = self._ids()
-            body = {
-                "compaction": id,
-                "base": state.head,
-                "trigger": trigger,
-                "attempts_allowed": attempts,
-                "instructions": instructions,
-            }
-            state = self._add(tx, state, self._draft(REQUESTED, body, actor=actor, key=key))
+            if trigger not in URGENT and segment(tx, session, state.head).source == "restored":
+                cause = "it was undone; automatic compactions wait until the context is full, or a person asks"
+                return Requested(None, "held back", state.head, cause)
+            state = self.ask(tx, state, trigger, instructions=instructions, attempts=attempts, actor=actor, key=key)
             tx.put_session(state)
-            return Requested(tx.compaction(session, id), "opened", state.head)
+            return Requested(tx.compaction(session, state.open or ""), "opened", state.head)
 
         return self.backend.write(session, work)
 
@@ -234,10 +246,10 @@ class Journal:
             if held is not None:
                 return held
             body = {"compaction": current.id, "base": current.base, "life": life, "holder": asdict(who)}
-            state = self._add(tx, state, self._draft(STARTED, body))
+            state = self.add(tx, state, self.draft(STARTED, body))
             tx.put_session(state)
             until = tx.now + min(lease, life)
-            self._leases.put(tx, session, Lease(current.id, state.last, until, lease))
+            self.leases.put(tx, session, Lease(current.id, state.last, until, lease))
             return Claim(
                 session=session,
                 compaction=current.id,
@@ -278,7 +290,7 @@ class Journal:
 
     def renew(self, claim: Claim) -> float | None:
         """Extends the lease, up to the attempt's longest life. None: it is no longer this claim's."""
-        _own(claim)
+        own(claim)
 
         def work(tx: Transaction) -> float | None:
             current = tx.compaction(claim.session, claim.compaction)
@@ -287,7 +299,7 @@ class Journal:
             if not current.alive(tx.now):
                 return None
             until = min(tx.now + claim.lease, (current.started_at or tx.now) + current.life)
-            self._leases.put(tx, claim.session, Lease(claim.compaction, claim.fence, until, claim.lease))
+            self.leases.put(tx, claim.session, Lease(claim.compaction, claim.fence, until, claim.lease))
             return until
 
         return self.backend.write(claim.session, work)
@@ -296,16 +308,21 @@ class Journal:
         self,
         claim: Claim,
         summary: Summary | str,
-        cut: int,
+        cut: int | None = None,
         *,
         kept: Sequence[int] = (),
         follow_up: Draft | None = None,
+        alias: str | None = None,
     ) -> Segment:
-        """Moves the boundary: summary, cut, follow-up and state together, or nothing and the reason why."""
-        _own(claim)
+        """Moves the boundary: summary, cut, follow-up and state together, or nothing and the reason why.
+
+        Without a cut, at all that was claimed. With `alias`, the session is known by one more id from then on: a
+        program that keeps its own transcripts publishes a new one by it.
+        """
+        own(claim)
         made = Summary(summary) if isinstance(summary, str) else summary
         if not made.text.strip():
-            raise _refused(CommitRefused, claim, "the summary is empty")
+            raise refused(CommitRefused, claim, "the summary is empty")
         if (size := len(made.text.encode("utf-8", "surrogatepass"))) > SUMMARY_LIMIT:
             raise TooLarge(f"session {claim.session!r}: a summary of {size} bytes is over the limit of 1 MiB")
 
@@ -313,58 +330,56 @@ class Journal:
             state = known(tx, claim.session)
             current = tx.compaction(claim.session, claim.compaction)
             if current is None:
-                raise _refused(CommitRefused, claim, "the store knows no such compaction")
+                raise refused(CommitRefused, claim, "the store knows no such compaction")
             if current.state == "committed" and current.fence == claim.fence and current.segment is not None:
-                return _segment(tx, claim.session, current.segment)
+                return segment(tx, claim.session, current.segment)
             if current.state == "cancelled":
-                raise _refused(Cancelled, claim, "it was cancelled")
+                raise refused(Cancelled, claim, "it was cancelled")
             if not current.open:
-                raise _refused(Superseded, claim, f"it is {current.state} already")
+                raise refused(Superseded, claim, f"it is {current.state} already")
             if state.head != claim.base:
-                raise _refused(Superseded, claim, f"the session moved on to segment {state.head}")
+                raise refused(Superseded, claim, f"the session moved on to segment {state.head}")
             started = tx.record(claim.session, claim.fence)
             if started is None or started.kind != STARTED or started.body["compaction"] != current.id:
-                raise _refused(CommitRefused, claim, f"record {claim.fence} is not its claim")
-            base = _segment(tx, claim.session, state.head)
-            if not base.cut < cut <= claim.fence:
-                raise _refused(
-                    CommitRefused, claim, f"its cut {cut} lies outside {base.cut + 1}…{claim.fence}, what it claimed"
+                raise refused(CommitRefused, claim, f"record {claim.fence} is not its claim")
+            base = segment(tx, claim.session, state.head)
+            if base.keeper != "onefold":
+                raise refused(CommitRefused, claim, "the session's agent compacts it; its compactions are observed")
+            at = claim.fence if cut is None else cut
+            if not base.cut < at <= claim.fence:
+                raise refused(
+                    CommitRefused, claim, f"its cut {at} lies outside {base.cut + 1}…{claim.fence}, what it claimed"
                 )
-            by_name = [tx.record(claim.session, n) for n in sorted({*kept})]
-            if len(by_name) < len(kept) or any(r is None or r.kind != MESSAGE or r.number >= cut for r in by_name):
-                raise _refused(CommitRefused, claim, f"not all it keeps, {list(kept)}, are messages before its cut")
-            after = (
-                estimate(framed(made.text)) + _tokens_of(tx, claim.session, kept) + tx.tokens_from(claim.session, cut)
-            )
+            by_name = [view.record(tx, claim.session, n) for n in sorted({*kept})]
+            if len(by_name) < len(kept) or any(r is None or r.kind != MESSAGE or r.number >= at for r in by_name):
+                raise refused(CommitRefused, claim, f"not all it keeps, {list(kept)}, are messages before its cut")
             body = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2}
-            moved: dict[str, Json] = {
-                "base": claim.base,
-                "cut": cut,
-                "source": "compaction",
-                "compaction": current.id,
-                "summary": made.text,
-                "by": made.by,
-                "kept": list(kept),
-                "tokens_before": state.tokens,
-                "tokens_after": after,
-            }
-            state = self._add(tx, state, self._draft(COMMITTED, body))
-            state = self._open_segment(tx, state, moved)
+            moved = boundary(base, state, source="compaction", cut=at, kept=list(kept))
+            moved |= {"compaction": current.id, "summary": made.text, "by": made.by}
+            moved["tokens_after"] = view.size(
+                tx, claim.session, cut=at, last=state.last, kept=kept, hidden=base.hidden, summary=made.text
+            )
+            state = self.add(tx, state, self.draft(COMMITTED, body))
+            state = self.open_segment(tx, state, moved)
             opened = state.head
             if follow_up is not None:
-                state = self._add(tx, state, follow_up._replace(kind=INPUT_QUEUED))
+                state = self.add(tx, state, follow_up._replace(kind=INPUT_QUEUED))
+            if alias is not None:
+                state = self.name(tx, state, alias)
             tx.put_session(state)
-            self._leases.drop(tx, claim.session)
-            return _segment(tx, claim.session, opened)
+            self.leases.drop(tx, claim.session)
+            return segment(tx, claim.session, opened)
 
         try:
             return self.backend.write(claim.session, work)
+        except AliasTaken as taken:
+            raise refused(CommitRefused, claim, str(taken)) from None
         except Taken:
-            raise _refused(Superseded, claim, f"segment {claim.base} has a successor already") from None
+            raise refused(Superseded, claim, f"segment {claim.base} has a successor already") from None
 
     def fail(self, claim: Claim, error: str, retry_after: float | None) -> Compaction:
         """Ends this attempt, if the claim is the newest. Without `retry_after`, or attempts left, it ends the whole."""
-        _own(claim)
+        own(claim)
 
         def work(tx: Transaction) -> Compaction:
             state = known(tx, claim.session)
@@ -377,8 +392,8 @@ class Journal:
             if not final:
                 wait = retry_after or 0.0
                 body |= {"retry_after": wait, "not_before": round(tx.now + wait, 6)}
-            tx.put_session(self._add(tx, state, self._draft(FAILED, body)))
-            self._leases.drop(tx, claim.session)
+            tx.put_session(self.add(tx, state, self.draft(FAILED, body)))
+            self.leases.drop(tx, claim.session)
             return _compaction(tx, claim.session, claim.compaction)
 
         return self.backend.write(claim.session, work)
@@ -395,99 +410,11 @@ class Journal:
             if not current.open:
                 return current
             body = {"compaction": id}
-            tx.put_session(self._add(tx, state, self._draft(CANCELLED, body, actor=actor)))
-            self._leases.drop(tx, session)
+            tx.put_session(self.add(tx, state, self.draft(CANCELLED, body, actor=actor)))
+            self.leases.drop(tx, session)
             return _compaction(tx, session, id)
 
         return self.backend.write(session, work)
-
-    def restore(self, session: str, segment: int, *, expect_head: int) -> Segment:
-        """Opens a new segment with the boundary of an older one, if the head is still where the caller saw it."""
-
-        def work(tx: Transaction) -> Segment:
-            state = known(tx, session)
-            if state.head != expect_head:
-                raise Moved(
-                    f"session {session!r} is at segment {state.head}, not {expect_head}: look at it again, then decide"
-                )
-            older = tx.segment(session, segment)
-            if older is None:
-                raise OnefoldError(f"session {session!r} has no segment {segment}; `onefold show {session}` lists them")
-            said = tx.record(session, older.summary) if older.summary is not None else None
-            after = tx.tokens_from(session, older.cut) + _tokens_of(tx, session, older.kept)
-            moved: dict[str, Json] = {
-                "base": state.head,
-                "cut": older.cut,
-                "source": "restored",
-                "restored": segment,
-                "summary_of": older.summary,
-                "kept": list(older.kept),
-                "tokens_before": state.tokens,
-                "tokens_after": after + (estimate(framed(said.body["summary"])) if said else 0),
-            }
-            state = self._open_segment(tx, state, moved)
-            tx.put_session(state)
-            return _segment(tx, session, state.head)
-
-        return self.backend.write(session, work)
-
-    # ------------------------------------------------------------------ inputs that wait for a turn
-
-    def queue(self, session: str, message: Draft) -> int:
-        """Keeps an input until a turn takes it."""
-
-        def work(tx: Transaction) -> int:
-            state = self._add(tx, known(tx, session), message._replace(kind=INPUT_QUEUED))
-            tx.put_session(state)
-            return state.last
-
-        return self.backend.write(session, work, size=len(message.data))
-
-    def take(self, session: str, *, turn: str | None = None) -> Record | None:
-        """Takes the oldest input that waits, as a message of this session. Nobody else gets the same one."""
-
-        def work(tx: Transaction) -> Record | None:
-            state = known(tx, session)
-            number = tx.next_input(session)
-            queued = tx.record(session, number) if number is not None else None
-            if queued is None:
-                return None
-            state = self._add(tx, state, self._draft(INPUT_TAKEN, {"input": number}, turn=turn))
-            message = Draft(
-                self._ids(), MESSAGE, queued.body, encode(queued.body), queued.format, queued.header, turn=turn
-            )
-            state = self._add(tx, state, message)
-            tx.put_session(state)
-            return tx.record(session, state.last)
-
-        return self.backend.write(session, work)
-
-    # ------------------------------------------------------------------ other ids
-
-    def alias(self, session: str, alias: str, *, actor: str | None = None) -> None:
-        """Makes a session known by one more id, for good. Said again, nothing happens; no two sessions share one."""
-
-        def work(tx: Transaction) -> None:
-            state = known(tx, session)
-            owner = alias if tx.session(alias) is not None else tx.owner(alias)
-            if owner == session:
-                return
-            if owner is not None:
-                raise Taken(f"{alias!r} is session {owner!r} already; session {session!r} cannot be known by it")
-            tx.put_session(self._add(tx, state, self._draft(ALIAS, {"alias": alias}, actor=actor)))
-
-        try:
-            self.backend.write(session, work)
-        except Taken as error:
-            raise OnefoldError(f"{error}. Nothing was written") from None
-
-    def resolve(self, any_id: str) -> str:
-        """The id of the session that is known by this one, its own or any other."""
-
-        def work(tx: Transaction) -> str:
-            return any_id if tx.session(any_id) is not None else tx.owner(any_id) or known(tx, any_id).id
-
-        return self.backend.read(work)
 
     # ------------------------------------------------------------------ what can be asked
 
@@ -498,7 +425,7 @@ class Journal:
             current = self._open(tx, known(tx, session))
             if current is None or current.holder is None or current.started_at is None:
                 return None
-            until = self._leases.held_until(tx, current)
+            until = self.leases.held_until(tx, current)
             if until is None:
                 return None
             return Holder(**asdict(current.holder), since=current.started_at, until=until)
@@ -510,11 +437,11 @@ class Journal:
 
     # ------------------------------------------------------------------ the rules' small parts
 
-    def _draft(self, kind: str, body: Json, *, actor: str | None = None, key: str | None = None,
+    def draft(self, kind: str, body: Json, *, actor: str | None = None, key: str | None = None,
                turn: str | None = None) -> Draft:  # fmt: skip
-        return Draft(self._ids(), kind, body, encode(body), key=key, turn=turn, actor=actor)
+        return Draft(self.new_id(), kind, body, encode(body), key=key, turn=turn, actor=actor)
 
-    def _add(self, tx: Transaction, state: SessionState, d: Draft) -> SessionState:
+    def add(self, tx: Transaction, state: SessionState, d: Draft) -> SessionState:
         """Writes one record with the next number, and folds it in."""
         record = Record(
             number=state.last + 1, id=d.id, kind=d.kind, at=tx.now, body=d.body, format=d.format, header=d.header,
@@ -523,12 +450,36 @@ class Journal:
         tx.add(state.id, record, d.data)
         return fold.apply(tx, state, record)
 
-    def _open_segment(self, tx: Transaction, state: SessionState, body: dict[str, Json]) -> SessionState:
+    def open_segment(self, tx: Transaction, state: SessionState, body: dict[str, Json]) -> SessionState:
         """The one way a boundary moves. A compaction that is still open was planned on another segment: settled."""
         if state.open is not None:
-            state = self._add(tx, state, self._draft(SUPERSEDED, {"compaction": state.open, "cause": "the head moved"}))
-            self._leases.drop(tx, state.id)
-        return self._add(tx, state, self._draft(SEGMENT_OPENED, body))
+            state = self.add(tx, state, self.draft(SUPERSEDED, {"compaction": state.open, "cause": "the head moved"}))
+            self.leases.drop(tx, state.id)
+        return self.add(tx, state, self.draft(SEGMENT_OPENED, body))
+
+    def ask(
+        self, tx: Transaction, state: SessionState, trigger: str, *, instructions: str | None = None,
+        attempts: int = 3, actor: str | None = None, key: str | None = None,
+    ) -> SessionState:  # fmt: skip
+        """Opens a compaction of the head segment."""
+        body = {
+            "compaction": self.new_id(),
+            "base": state.head,
+            "trigger": trigger,
+            "attempts_allowed": attempts,
+            "instructions": instructions,
+        }
+        return self.add(tx, state, self.draft(REQUESTED, body, actor=actor, key=key))
+
+    def name(self, tx: Transaction, state: SessionState, alias: str, actor: str | None = None) -> SessionState:
+        """Makes a session known by one more id. Said again, nothing happens; no two sessions share one."""
+        owner = alias if tx.session(alias) is not None else tx.owner(alias)
+        if owner == state.id:
+            return state
+        if owner is not None or tx.deleted(alias) is not None:
+            what = f"session {owner!r}" if owner is not None else "of a session that was deleted"
+            raise AliasTaken(f"{alias!r} is {what} already; session {state.id!r} cannot be known by it")
+        return self.add(tx, state, self.draft(ALIAS, {"alias": alias}, actor=actor))
 
     def _open(self, tx: Transaction, state: SessionState) -> Compaction | None:
         return None if state.open is None else _compaction(tx, state.id, state.open)
@@ -550,14 +501,14 @@ class Journal:
             return False
         if not current.alive(tx.now):
             return True
-        lease = self._leases.newest(tx, current)
+        lease = self.leases.newest(tx, current)
         return lease is not None and not lease.in_force(tx.now)
 
     def _held(self, tx: Transaction, current: Compaction) -> Held | None:
         """Why an open compaction cannot be claimed now; None if it can."""
         if current.waits(tx.now):
             return Held("waiting", current.not_before)
-        until = self._leases.held_until(tx, current)
+        until = self.leases.held_until(tx, current)
         if until is not None:
             return Held("held", until)
         if current.attempts >= current.attempts_allowed:
@@ -567,17 +518,17 @@ class Journal:
     def _settle_dead(self, tx: Transaction, state: SessionState, current: Compaction) -> SessionState:
         cause = f"attempt {current.attempts} of {current.attempts_allowed} ended without a word: {current.holder}"
         body = {"compaction": current.id, "attempt": current.attempts, "cause": cause, "final": True}
-        self._leases.drop(tx, state.id)
-        state = self._add(tx, state, self._draft(FAILED, body))
+        self.leases.drop(tx, state.id)
+        state = self.add(tx, state, self.draft(FAILED, body))
         tx.put_session(state)
         return state
 
 
-def _segment(tx: Transaction, session: str, number: int) -> Segment:
-    segment = tx.segment(session, number)
-    if segment is None:
+def segment(tx: Transaction, session: str, number: int) -> Segment:
+    found = tx.segment(session, number)
+    if found is None:
         raise StoreDamaged(f"session {session!r} has no segment {number}; run `onefold verify --fix`")
-    return segment
+    return found
 
 
 def _compaction(tx: Transaction, session: str, id: str) -> Compaction:
@@ -587,33 +538,5 @@ def _compaction(tx: Transaction, session: str, id: str) -> Compaction:
     return found
 
 
-def _tokens_of(tx: Transaction, session: str, numbers: Sequence[int]) -> int:
-    kept = (tx.record(session, n) for n in numbers)
-    return sum(r.header.tokens for r in kept if r is not None and r.header is not None)
-
-
 def _worn_out(state: SessionState) -> bool:
     return state.failures >= AUTOMATIC_FAILURES and state.tokens < state.failed_tokens * GROWTH
-
-
-def _own(claim: Claim) -> None:
-    if claim.pid != os.getpid():
-        raise OnefoldError(
-            f"this claim on session {claim.session!r} belongs to process {claim.pid}: a forked child makes its own"
-        )
-
-
-def _conflict(session: str, key: str, use: KeyUse) -> KeyConflict:
-    return KeyConflict(
-        f"session {session!r}: the key {key!r} was used for other content at record {use.first}; "
-        "nothing was written. Use a new key for new content"
-    )
-
-
-def _refused(kind: type[CommitRefused], claim: Claim, why: str) -> CommitRefused:
-    return kind(
-        f"session {claim.session!r}: compaction {claim.compaction} was not committed, because {why}; "
-        "nothing was written",
-        session=claim.session,
-        compaction=claim.compaction,
-    )

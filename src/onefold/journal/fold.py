@@ -12,12 +12,11 @@ from onefold.errors import StoreDamaged
 from onefold.journal.seam import Rows
 from onefold.messages import digest
 from onefold.model import (
-    ALIAS,
     CANCELLED,
     COMMITTED,
+    ERASED,
     FAILED,
     INPUT_QUEUED,
-    INPUT_TAKEN,
     JOINED,
     MANUAL,
     MESSAGE,
@@ -27,6 +26,7 @@ from onefold.model import (
     SUPERSEDED,
     Compaction,
     HolderId,
+    Json,
     KeyUse,
     Record,
     Segment,
@@ -53,29 +53,59 @@ def apply(rows: Rows, state: SessionState, record: Record) -> SessionState:
     state = state._replace(last=record.number, touched_at=record.at)
     if record.kind == SEGMENT_OPENED:
         return _open_segment(rows, state, record)
-    if record.kind == INPUT_QUEUED:
-        rows.add_input(state.id, record.number)
-        return state._replace(pending=state.pending + 1)
-    if record.kind == INPUT_TAKEN:
-        rows.drop_input(state.id, record.body["input"])
-        return state._replace(pending=state.pending - 1)
-    if record.kind == ALIAS:
-        rows.add_alias(state.id, record.body["alias"])
-        return state
     if record.kind.startswith("compaction."):
         return _compaction(rows, state, record)
+    return _other(rows, state, record)
+
+
+def _other(rows: Rows, state: SessionState, record: Record) -> SessionState:
+    body = record.body
+    match record.kind:
+        case "turn.started":
+            return state._replace(turn=record.number)
+        case "turn.settled":
+            return state._replace(turn=0)
+        case "input.queued":
+            rows.add_input(state.id, record.number)
+            return state._replace(pending=state.pending + 1)
+        case "input.taken":
+            rows.drop_input(state.id, body["input"])
+            return state._replace(pending=state.pending - 1)
+        case "pin.added" | "pin.removed" | "note":
+            return state._replace(tokens=state.tokens + body["tokens"])
+        case "alias":
+            rows.add_alias(state.id, body["alias"])
+            return state._replace(aliases=state.aliases + 1)
+        case "fork":
+            return state._replace(parent=body["parent"], forked_at=body["at"])
+        case "erased":
+            return _tombstone(rows, state, record)
+    return state
+
+
+def _tombstone(rows: Rows, state: SessionState, record: Record) -> SessionState:
+    """A record that was erased still counts as what it was: what came after it was written with it in place."""
+    was = record.body.get("was")
+    if was == MESSAGE:
+        return state._replace(messages=state.messages + 1)
+    if was == INPUT_QUEUED:
+        rows.add_input(state.id, record.number)
+        return state._replace(pending=state.pending + 1)
     return state
 
 
 def _use_key(rows: Rows, session: str, key: str, record: Record) -> None:
+    """What a key was used for. Of erased content not even a digest stays: its key is taken, whatever comes with it."""
     use = rows.key(session, key) or KeyUse(record.number, 0, "")
-    chained = digest(use.digest, record.kind, record.format, record.body)
+    gone = ERASED in (record.kind, use.digest)
+    chained = ERASED if gone else digest(use.digest, record.kind, record.format, record.body)
     rows.put_key(session, key, KeyUse(use.first, use.count + 1, chained))
 
 
-def _open_segment(rows: Rows, state: SessionState, record: Record) -> SessionState:
+def segment(record: Record) -> Segment:
+    """The segment that a `segment.opened` opens."""
     body = record.body
-    segment = Segment(
+    return Segment(
         number=record.number,
         base=body["base"],
         cut=body["cut"],
@@ -86,13 +116,36 @@ def _open_segment(rows: Rows, state: SessionState, record: Record) -> SessionSta
         kept=tuple(body.get("kept", ())),
         tokens_before=body.get("tokens_before", 0),
         tokens_after=body.get("tokens_after", 0),
+        hidden=tuple((a, b) for a, b in body.get("hidden", ())),
+        redo=body.get("redo"),
+        keeper=body.get("keeper", "onefold"),
     )
-    rows.add_segment(state.id, segment)
+
+
+def boundary(like: Segment, state: SessionState, **other: Json) -> dict[str, Json]:
+    """The other way round: what a `segment.opened` says that replaces this one, the same but for what is given."""
+    body = {
+        "base": state.head,
+        "cut": like.cut,
+        "kept": list(like.kept),
+        "hidden": [list(r) for r in like.hidden],
+        "keeper": like.keeper,
+        "tokens_before": state.tokens,
+        "tokens_after": state.tokens,
+        **other,
+    }
+    usual: dict[str, Json] = {"hidden": [], "keeper": "onefold", "redo": None, "summary_of": None}
+    return {name: value for name, value in body.items() if name not in usual or value != usual[name]}
+
+
+def _open_segment(rows: Rows, state: SessionState, record: Record) -> SessionState:
+    opened = segment(record)
+    rows.add_segment(state.id, opened)
     return state._replace(
-        head=segment.number,
-        cut=segment.cut,
+        head=opened.number,
+        cut=opened.cut,
         segments=state.segments + 1,
-        tokens=segment.tokens_after,
+        tokens=opened.tokens_after,
         failures=0,
         failed_tokens=0,
     )

@@ -1,4 +1,5 @@
-"""The lease saves money: it keeps two processes from paying for the same summary. Nothing here may fail an operation.
+"""A lease says until when somebody is left alone: with a compaction, it saves money; with a turn, it saves waiting.
+Nothing here may fail an operation.
 
 What goes wrong with it is said once, with the remedy, and from then on counts as no lease at all.
 """
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from onefold.journal.seam import Transaction
-from onefold.model import Compaction, Lease
+from onefold.model import Compaction, Lease, Record
 
 T = TypeVar("T")
 log = logging.getLogger("onefold")
@@ -42,6 +43,19 @@ class PatientLeases:
     def drop(self, tx: Transaction, session: str) -> None:
         self._patiently(tx, lambda: tx.leases.drop(session))
 
+    def turn_until(self, tx: Transaction, session: str, started: Record) -> float:
+        """Until when a turn's writer is left alone. Where no lease can be read, as long as it had at first."""
+        lease = self._patiently(tx, lambda: tx.turn_leases.get(session))
+        if lease is None or lease.fence != started.number:
+            return float(started.at + started.body["lease"]) if started.at <= tx.now else tx.now
+        return lease.until if lease.in_force(tx.now) else min(lease.until, tx.now)
+
+    def put_turn(self, tx: Transaction, session: str, lease: Lease) -> None:
+        self._patiently(tx, lambda: tx.turn_leases.put(session, lease))
+
+    def drop_turn(self, tx: Transaction, session: str) -> None:
+        self._patiently(tx, lambda: tx.turn_leases.drop(session))
+
     def _patiently(self, tx: Transaction, use: Callable[[], T]) -> T | None:
         try:
             return use()
@@ -52,8 +66,8 @@ class PatientLeases:
                 self._warned.set()
                 log.warning(
                     "the lease part of store %s does not work (%s: %s). Nothing is lost or forked by that, but two "
-                    "processes may pay for the same summary. Remedy: `onefold verify --fix`, and the same version of "
-                    "onefold in all processes",
+                    "processes may pay for the same summary, or take a turn from each other. Remedy: `onefold verify "
+                    "--fix`, and the same version of onefold in all processes",
                     self._address,
                     type(error).__name__,
                     error,

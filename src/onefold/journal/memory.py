@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from onefold.errors import StoreError
 from onefold.journal.rows import DictRows
-from onefold.journal.seam import Derived, Taken, Transaction
+from onefold.journal.seam import Derived, Heading, Taken, Transaction
 from onefold.messages import decode
 from onefold.model import (
+    MARKS,
     MESSAGE,
     Clock,
     Compaction,
@@ -47,15 +48,38 @@ class Shelf:
         self.records: list[tuple[Record, str]] = []
         self.rows = DictRows()
 
+    @property
+    def first(self) -> int:
+        """The number of its first record; a fork's own begin after its parent's."""
+        return self.records[0][0].number if self.records else 1
+
+    def between(self, start: int, stop: int) -> list[tuple[Record, str]]:
+        return self.records[max(start - self.first, 0) : max(stop - self.first, 0)]
+
+
+class Room:
+    """All that a store in memory has."""
+
+    def __init__(self) -> None:
+        self.shelves: dict[str, Shelf] = {}
+        self.leases = MemoryLeases()
+        self.turn_leases = MemoryLeases()
+        self.tombstones: dict[str, str] = {}
+
 
 class MemoryTransaction:
-    def __init__(self, shelves: dict[str, Shelf], leases: MemoryLeases, now: float) -> None:
-        self._shelves = shelves
-        self._before = {id: len(s.records) for id, s in shelves.items()}
-        self.leases = leases
+    def __init__(self, room: Room, now: float) -> None:
+        self._room = room
+        self._shelves = room.shelves
+        self._before = {id: len(s.records) for id, s in room.shelves.items()}
+        self._undo: list[Callable[[], None]] = []
+        self.leases = room.leases
+        self.turn_leases = room.turn_leases
         self.now = now
 
     def roll_back(self) -> None:
+        while self._undo:
+            self._undo.pop()()
         for id in list(self._shelves):
             if id not in self._before:
                 del self._shelves[id]
@@ -83,19 +107,41 @@ class MemoryTransaction:
         return found[0] if found else None
 
     def records(self, session: str, start: int, stop: int, limit: int) -> list[Record]:
-        start = max(start, 1)
-        page = self._shelf(session).records[start - 1 : max(min(stop - 1, start - 1 + limit), 0)]
-        return [_fresh(record, data) for record, data in page]
+        return [_fresh(record, data) for record, data in self._shelf(session).between(start, stop)[:limit]]
 
     def messages(self, session: str, start: int, stop: int) -> list[Record]:
-        return [r for r in self.records(session, start, stop, stop) if r.kind == MESSAGE]
+        return self._of_kind(session, start, stop, MESSAGE)
 
-    def tokens_from(self, session: str, number: int) -> int:
-        tail = self._shelf(session).records[max(number - 1, 0) :]
-        return sum(r.header.tokens for r, _ in tail if r.kind == MESSAGE and r.header is not None)
+    def marks(self, session: str, start: int, stop: int) -> list[Record]:
+        return self._of_kind(session, start, stop, *MARKS)
+
+    def _of_kind(self, session: str, start: int, stop: int, *kinds: str) -> list[Record]:
+        return [_fresh(r, data) for r, data in self._shelf(session).between(start, stop) if r.kind in kinds]
+
+    def headers(self, session: str, start: int, stop: int, *, tools_only: bool = False) -> list[Heading]:
+        return [
+            Heading(r.number, r.header, r.turn)
+            for r, _ in self._shelf(session).between(start, stop)
+            if r.kind == MESSAGE and r.header and (r.header.opens or r.header.closes or not tools_only)
+        ]
+
+    def tokens(self, session: str, start: int, stop: int) -> int:
+        return sum(h.header.tokens for h in self.headers(session, start, stop))
+
+    def last_user(self, session: str, start: int, stop: int) -> int | None:
+        asked = (h.number for h in reversed(self.headers(session, start, stop)) if h.header.role == "user")
+        return next(asked, None)
 
     def last_number(self, session: str) -> int:
-        return len(self._shelf(session).records)
+        shelf = self._shelf(session)
+        return shelf.first + len(shelf.records) - 1
+
+    def rewrite(self, session: str, record: Record, data: str) -> None:
+        shelf = self._shelves[session]
+        place = record.number - shelf.first
+        before = shelf.records[place]
+        self._undo.append(lambda: shelf.records.__setitem__(place, before))
+        shelf.records[place] = (record, data)
 
     def session(self, session: str) -> SessionState | None:
         return self._shelf(session).rows.derived.state
@@ -110,6 +156,10 @@ class MemoryTransaction:
 
     def segment(self, session: str, number: int) -> Segment | None:
         return self._shelf(session).rows.derived.segments.get(number)
+
+    def segment_at(self, session: str, number: int) -> Segment | None:
+        there = [s for s in self._shelf(session).rows.derived.segments.values() if s.number <= number]
+        return there[-1] if there else None
 
     def successor(self, session: str, base: int) -> Segment | None:
         return self._shelf(session).rows.successor(base)
@@ -154,6 +204,25 @@ class MemoryTransaction:
     def owner(self, alias: str) -> str | None:
         return next((id for id, s in self._shelves.items() if alias in s.rows.derived.aliases), None)
 
+    def forks(self, session: str) -> list[SessionState]:
+        states = (s.rows.derived.state for _, s in sorted(self._shelves.items()))
+        return [s for s in states if s is not None and s.parent == session]
+
+    def wipe(self, session: str, ids: Sequence[str]) -> None:
+        shelf, stones = self._shelves.pop(session), dict(self._room.tombstones)
+
+        def back() -> None:
+            self._shelves[session] = shelf
+            self._room.tombstones = stones
+
+        self._undo.append(back)
+        self._room.tombstones |= dict.fromkeys(ids, session)
+        self.leases.drop(session)
+        self.turn_leases.drop(session)
+
+    def deleted(self, id: str) -> str | None:
+        return self._room.tombstones.get(id)
+
     def looks_right(self, session: str) -> bool:
         state = self.session(session)
         return state is not None and state.last == self.last_number(session)
@@ -172,8 +241,7 @@ class MemoryBackend:
         self.address = "memory:"
         self.incarnation = random_id()
         self._clock = clock
-        self._shelves: dict[str, Shelf] = {}
-        self._leases = MemoryLeases()
+        self._room = Room()
         self._changed = threading.Condition(threading.RLock())
         self._version = 0
         self._closed = False
@@ -181,7 +249,7 @@ class MemoryBackend:
     def write(self, session: str, work: Callable[[Transaction], T], *, size: int = 0) -> T:
         with self._changed:
             self._check_open()
-            tx = MemoryTransaction(self._shelves, self._leases, self._clock())
+            tx = MemoryTransaction(self._room, self._clock())
             try:
                 result = work(tx)
             except BaseException:
@@ -195,7 +263,7 @@ class MemoryBackend:
     def read(self, work: Callable[[Transaction], T]) -> T:
         with self._changed:
             self._check_open()
-            return work(MemoryTransaction(self._shelves, self._leases, self._clock()))
+            return work(MemoryTransaction(self._room, self._clock()))
 
     def version(self) -> int:
         return self._version
@@ -207,10 +275,13 @@ class MemoryBackend:
 
     def journaled(self) -> Iterator[str]:
         self._check_open()
-        return iter(list(self._shelves))
+        return iter(list(self._room.shelves))
 
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
         return []
+
+    def scrub(self) -> bool:
+        return True
 
     def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
         raise StoreError("a store in memory has no backup; copy its sessions into a file store")

@@ -5,19 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from onefold.errors import Moved, SessionNotFound
-from onefold.journal.seam import Backend, Transaction
-from onefold.model import Record, SessionState
+from onefold.errors import Moved
+from onefold.journal import view
+from onefold.journal.seam import Backend
+from onefold.model import Record
 
 PAGE = 500
 _FOREVER = 3600.0  # one wait at a time; whoever waits looks again after it
-
-
-def known(tx: Transaction, session: str) -> SessionState:
-    state = tx.session(session)
-    if state is None:
-        raise SessionNotFound(session)
-    return state
+_END = 1 << 62
 
 
 def pages(backend: Backend, session: str, start: int, stop: int | None) -> Iterator[Record]:
@@ -36,7 +31,7 @@ def follow(
     while True:
         version = backend.version()  # before looking: a change after that is not missed
         _still_there(backend, session, after, incarnation)
-        while page := _page(backend, session, after + 1, after + 1 + PAGE):
+        while page := _page(backend, session, after + 1, _END):
             yield from page
             after = page[-1].number
         if not wait(backend, session, after, version, idle):
@@ -55,11 +50,11 @@ def wait(backend: Backend, session: str, after: int, version: int, timeout: floa
 
 
 def _last(backend: Backend, session: str) -> int:
-    return backend.read(lambda tx: known(tx, session)).last
+    return backend.read(lambda tx: view.known(tx, session)).last
 
 
 def _page(backend: Backend, session: str, start: int, stop: int) -> list[Record]:
-    return backend.read(lambda tx: tx.records(session, start, stop, PAGE))
+    return backend.read(lambda tx: view.records(tx, session, start, stop, PAGE))
 
 
 def _still_there(backend: Backend, session: str, after: int, incarnation: str | None) -> None:

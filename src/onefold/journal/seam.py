@@ -6,11 +6,11 @@ run the function again if the transaction did not happen, so such a function tou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
-from onefold.model import Compaction, KeyUse, Lease, Record, Segment, SessionState
+from onefold.model import Compaction, Header, KeyUse, Lease, Record, Segment, SessionState
 
 T = TypeVar("T")
 
@@ -20,11 +20,19 @@ class Taken(Exception):
 
 
 class Leases(Protocol):
-    """The part that saves money. Whatever it raises is a warning, never a failure: see `contract`."""
+    """Who is left alone, and until when. Whatever it raises is a warning, never a failure: see `leases`."""
 
     def get(self, session: str) -> Lease | None: ...
     def put(self, session: str, lease: Lease) -> None: ...
     def drop(self, session: str) -> None: ...
+
+
+class Heading(NamedTuple):
+    """A message without its body."""
+
+    number: int
+    header: Header
+    turn: str | None
 
 
 @dataclass(slots=True)
@@ -63,7 +71,11 @@ class Transaction(Rows, Protocol):
         """The time of this transaction, by the store's clock where it has one."""
 
     @property
-    def leases(self) -> Leases: ...
+    def leases(self) -> Leases:
+        """Of compactions."""
+
+    @property
+    def turn_leases(self) -> Leases: ...
 
     def usable(self) -> bool:
         """Whether the transaction still stands after an error inside it."""
@@ -73,20 +85,44 @@ class Transaction(Rows, Protocol):
     def record(self, session: str, number: int) -> Record | None: ...
     def records(self, session: str, start: int, stop: int, limit: int) -> list[Record]: ...
     def messages(self, session: str, start: int, stop: int) -> list[Record]: ...
-    def tokens_from(self, session: str, number: int) -> int: ...
+    def headers(self, session: str, start: int, stop: int, *, tools_only: bool = False) -> list[Heading]:
+        """Of the messages in a range, without their bodies; of those that make or answer calls alone, if asked."""
+
+    def tokens(self, session: str, start: int, stop: int) -> int: ...
+    def last_user(self, session: str, start: int, stop: int) -> int | None:
+        """The newest message of a user in a range."""
+
+    def marks(self, session: str, start: int, stop: int) -> list[Record]:
+        """Pins, notes and aliases in a range."""
+
     def last_number(self, session: str) -> int: ...
+    def rewrite(self, session: str, record: Record, data: str) -> None:
+        """Puts a tombstone in a record's place. For people who erase, and for nothing else."""
 
     # what is derived from it
     def session(self, session: str) -> SessionState | None: ...
     def put_session(self, state: SessionState) -> None: ...
     def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]: ...
     def segment(self, session: str, number: int) -> Segment | None: ...
+    def segment_at(self, session: str, number: int) -> Segment | None:
+        """The one in force at a number."""
+
     def successor(self, session: str, base: int) -> Segment | None: ...
     def segments(self, session: str) -> list[Segment]: ...
     def compactions(self, session: str | None, *, open_only: bool) -> list[Compaction]: ...
     def next_input(self, session: str) -> int | None: ...
     def owner(self, alias: str) -> str | None:
         """The session that is known by this other id."""
+
+    def forks(self, session: str) -> list[SessionState]:
+        """The sessions that have this one as their parent."""
+
+    # what is gone
+    def wipe(self, session: str, ids: Sequence[str]) -> None:
+        """Removes a session whole, and keeps these ids of it as tombstones."""
+
+    def deleted(self, id: str) -> str | None:
+        """The session that this id was of, if that was deleted."""
 
     # checking one against the other
     def looks_right(self, session: str) -> bool:
@@ -122,6 +158,9 @@ class Backend(Protocol):
 
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
         """What is wrong with the store as a whole: (found, expected, mended)."""
+
+    def scrub(self) -> bool:
+        """Sees to it that the store's files no longer hold what was erased. False if somebody is in the way now."""
 
     def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None: ...
     def close(self) -> None: ...

@@ -10,9 +10,9 @@ from typing import TypeVar
 from onefold.errors import StoreDamaged, StoreError
 from onefold.journal import fold
 from onefold.journal.rows import DictRows
-from onefold.journal.seam import Backend, Derived, Transaction
+from onefold.journal.seam import Backend, Derived, Taken, Transaction
 from onefold.messages import encode
-from onefold.model import HEALED, Finding, Ids, Record, Report
+from onefold.model import FORK, HEALED, Finding, Ids, Record, Report
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -55,7 +55,13 @@ def heal(tx: Transaction, session: str, ids: Ids) -> list[Finding]:
     body = {"findings": [{"what": f.what, "found": f.found, "expected": f.expected} for f in mended]}
     record = Record(folded.state.last + 1, ids(), HEALED, tx.now, body)
     folded.state = fold.apply(DictRows(folded), folded.state, record)
-    tx.replace(session, folded)
+    try:
+        tx.replace(session, folded)
+    except Taken as error:
+        raise StoreDamaged(
+            f"session {session!r} cannot be mended by itself: {error}, and its own journal says that it is known by "
+            "that id too. Delete or rename the other session, or restore a backup"
+        ) from error
     tx.add(session, record, encode(body))
     return mended
 
@@ -64,35 +70,37 @@ def audit(tx: Transaction, session: str) -> tuple[int, list[Finding], Derived]:
     """How many records there are, what disagrees with them, and the rows as they should be."""
     rows = DictRows()
     state = None
-    number = 0
+    seen = number = 0
     while page := _page(tx, session, number + 1):
         if isinstance(page, Finding):
-            return number, [page], rows.derived
+            return seen, [page], rows.derived
         for record in page:
+            if state is None and record.kind == FORK and record.body.get("at") == record.number - 1:
+                number = record.number - 1  # a fork's numbers go on where it left its parent
             if record.number != number + 1:
-                return number, [_gap(session, number, record.number)], rows.derived
-            number = record.number
+                return seen, [_gap(session, number, record.number)], rows.derived
+            number, seen = record.number, seen + 1
             state = state or fold.newborn(session, record.at)
             try:
                 state = fold.apply(rows, state, record)
             except (KeyError, TypeError, AttributeError, StoreDamaged) as error:
-                return number, [_unreadable(session, record, error)], rows.derived
+                return seen, [_unreadable(session, record, error)], rows.derived
         rows.undo.clear()
     rows.derived.state = state
     if number < (last := tx.last_number(session)):
-        return number, [_gap(session, number, last)], rows.derived
+        return seen, [_gap(session, number, last)], rows.derived
     if state is None:
         return (
             0,
             [Finding(session, "journal", "derived rows without a single record", "records", fatal=True)],
             Derived(),
         )
-    return number, _differences(session, tx.derived(session), rows.derived), rows.derived
+    return seen, _differences(session, tx.derived(session), rows.derived), rows.derived
 
 
 def _page(tx: Transaction, session: str, start: int) -> list[Record] | Finding:
     try:
-        return tx.records(session, start, start + _PAGE, _PAGE)
+        return tx.records(session, start, 1 << 62, _PAGE)
     except StoreDamaged as error:
         return Finding(session, "journal", str(error), "a readable record", fatal=True)
 

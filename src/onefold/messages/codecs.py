@@ -9,7 +9,7 @@ from itertools import groupby
 from onefold.errors import InvalidMessage
 from onefold.messages import acp, anthropic, openai_chat, openai_responses, plain
 from onefold.messages.exact import encode
-from onefold.messages.said import Said, estimate, in_turn, objects
+from onefold.messages.said import Result, Said, estimate, in_turn, objects
 from onefold.model import MESSAGE, Draft, Header, Ids, Json
 
 OPENAI_CHAT = "openai-chat"
@@ -90,6 +90,12 @@ def convert(messages: Iterable[tuple[str, Json]], format: str) -> list[Json]:
     return to.join(written)
 
 
+def no_results(format: str, ids: Iterable[str], why: str) -> list[Json]:
+    """Results for calls that will get none, in the format of the call: no provider takes a call without one."""
+    never = [Said("tool", (Result(id, f"(no result: {why})", failed=True),)) for id in ids]
+    return codec(format).write(never)
+
+
 def draft(
     body: Json,
     ids: Ids,
@@ -106,4 +112,15 @@ def draft(
     return Draft(ids(), kind, body, data, name, codec(name).header(body), key, turn, actor)
 
 
-__all__ = ["FORMATS", "OPENAI_CHAT", "PLAIN", "Codec", "codec", "convert", "draft", "estimate", "recognise"]
+__all__ = [
+    "FORMATS",
+    "OPENAI_CHAT",
+    "PLAIN",
+    "Codec",
+    "codec",
+    "convert",
+    "draft",
+    "estimate",
+    "no_results",
+    "recognise",
+]

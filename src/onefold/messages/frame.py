@@ -1,6 +1,13 @@
-"""The words around a summary. It is rendered when a context is built, and reads as reference, not as an order."""
+"""The words around a summary and around notes, as a model sees them.
+
+Both are rendered when a context is built. A summary reads as reference and not as an order; notes read as what holds.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+
+from onefold.model import Note
 
 _OPENING = (
     "[Summary of the earlier conversation, for reference. It reports what was said and done before this point; "
@@ -12,3 +19,12 @@ _CLOSING = "[End of the summary. The conversation goes on below.]"
 def framed(summary: str) -> str:
     """A summary as a model sees it."""
     return f"{_OPENING}\n\n{summary}\n\n{_CLOSING}"
+
+
+_NOTES = "[Notes on this conversation, kept word for word. They hold now, whatever else was said earlier.]"
+
+
+def noted(notes: Iterable[Note]) -> str:
+    """The notes as a model sees them."""
+    lines = [f"- {n.kind}: {n.text}".replace("\n", "\n  ") for n in notes]
+    return "\n".join((_NOTES, "", *lines))

@@ -22,9 +22,9 @@ from onefold.journal.seam import Transaction
 from onefold.journal.sqlite import schema
 from onefold.journal.sqlite.engine import check_library, queries
 from onefold.journal.sqlite.gate import Gate
+from onefold.journal.sqlite.line import Line, Ticket
 from onefold.journal.sqlite.place import check_place, is_new
 from onefold.journal.sqlite.rows import SqliteTransaction
-from onefold.journal.sqlite.turns import Line, Ticket
 from onefold.journal.sqlite.watch import Watch
 from onefold.model import Clock, Ids, SessionState, random_id, system_clock
 
@@ -40,6 +40,7 @@ MOST_STATES = 1000
 CHECKPOINT_PAGES = 1000
 RESTART_PAGES = 8000
 CHECKPOINT_PATIENCE = 200
+SCRUB_PATIENCE = 2000
 FORK_PATIENCE = 30.0
 
 _NOTHING_WRITTEN = (apsw.FullError, apsw.BusyError, apsw.ConstraintError)
@@ -93,7 +94,7 @@ class SqliteBackend:
         self._writer: apsw.Connection | None = None
         self._log_pages = 0
         self._seen: int | None = None  # the store's version after this connection's last transaction
-        self._states: dict[str, SessionState] = {}  # as that transaction, or the one under way, left them
+        self._states: dict[str, SessionState | None] = {}  # as that transaction, or the one under way, left them
         self._readers: list[apsw.Connection] = []
         self._readers_lock = threading.Condition()
         self._reading = 0
@@ -357,6 +358,21 @@ class SqliteBackend:
             except apsw.Error as error:
                 log.warning("store %s: the log could not be written out: %s", self.address, error)
 
+    def scrub(self) -> bool:
+        """Writes the log out and empties it, so that old pages of it hold nothing that was erased."""
+        self._check_open()
+        with self._writing, self._translated():
+            writer = self._writer_connection()
+            writer.set_busy_timeout(SCRUB_PATIENCE)
+            try:
+                writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except (apsw.BusyError, apsw.LockedError):
+                return False
+            finally:
+                writer.set_busy_timeout(BUSY)
+            self._log_pages = 0
+            return True
+
     # ------------------------------------------------------------------ connections
 
     def _open_connection(self) -> apsw.Connection:
@@ -369,6 +385,7 @@ class SqliteBackend:
         if self._writer is None:
             self._writer = self._open_connection()
             self._writer.wal_autocheckpoint(0)  # after the answers, not before them: see `_bound_log`
+            self._writer.execute("pragma secure_delete = on")  # what is erased leaves no trace in free pages
             self._forget()
         return self._writer
 

@@ -21,8 +21,30 @@ from records where session = ? and number >= ? and number < ? order by number li
 select number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body
 from records where session = ? and number >= ? and number < ? and kind = 'message' order by number;
 
--- tokens_from: the size of all messages from a number on.
-select coalesce(sum(tokens), 0) from records where session = ? and number >= ? and kind = 'message';
+-- headers: what the planner needs to know of the messages in a range.
+select number, role, tokens, opens, closes, turn
+from records where session = ? and number >= ? and number < ? and kind = 'message' order by number;
+
+-- tool_headers: the same of those that make or answer calls.
+select number, role, tokens, opens, closes, turn
+from records where session = ? and number >= ? and number < ? and kind = 'message'
+  and (opens is not null or closes is not null) order by number;
+
+-- tokens: the size of all messages in a range.
+select coalesce(sum(tokens), 0) from records where session = ? and number >= ? and number < ? and kind = 'message';
+
+-- last_user: the newest message of a user in a range.
+select number from records where session = ? and number >= ? and number < ? and kind = 'message' and role = 'user'
+order by number desc limit 1;
+
+-- marks: pins, notes and aliases in a range.
+select number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body
+from records where session = ? and number >= ? and number < ?
+  and kind in ('pin.added', 'pin.removed', 'note', 'alias') order by number;
+
+-- rewrite: a tombstone in a record's place.
+update records set kind = ?, format = ?, role = ?, tokens = ?, opens = ?, closes = ?, body = ?
+where session = ? and number = ?;
 
 -- last_number: the highest number in the journal itself.
 select coalesce(max(number), 0) from records where session = ?;
@@ -32,42 +54,53 @@ select id from records where session = ? and number = ?;
 
 -- session: one session's state.
 select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
-  failures, failed_tokens, seal
+  failures, failed_tokens, turn, parent, forked_at, aliases, seal
 from sessions where id = ?;
 
 -- put_session: sets one session's state. Not `insert or replace`, which takes the row out of its tree and its index first.
 insert into sessions (id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions,
-  committed, open, pending, failures, failed_tokens, seal)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  committed, open, pending, failures, failed_tokens, turn, parent, forked_at, aliases, seal)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 on conflict (id) do update set created_at = excluded.created_at, touched_at = excluded.touched_at,
   last = excluded.last, head = excluded.head, cut = excluded.cut, messages = excluded.messages,
   tokens = excluded.tokens, segments = excluded.segments, compactions = excluded.compactions,
   committed = excluded.committed, open = excluded.open, pending = excluded.pending, failures = excluded.failures,
-  failed_tokens = excluded.failed_tokens, seal = excluded.seal;
+  failed_tokens = excluded.failed_tokens, turn = excluded.turn, parent = excluded.parent,
+  forked_at = excluded.forked_at, aliases = excluded.aliases, seal = excluded.seal;
 
 -- sessions: a page of all sessions, the latest activity first.
 select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
-  failures, failed_tokens, seal
+  failures, failed_tokens, turn, parent, forked_at, aliases, seal
 from sessions where (touched_at, id) < (?, ?) order by touched_at desc, id desc limit ?;
+
+-- forks: the sessions that have this one as their parent.
+select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
+  failures, failed_tokens, turn, parent, forked_at, aliases, seal
+from sessions where parent = ? order by id;
 
 -- drop_session: forgets a derived row, never a record.
 delete from sessions where id = ?;
 
 -- segment: by the number of the record that opened it.
-select number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after
+select number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after, rest
 from segments where session = ? and number = ?;
 
+-- segment_at: the one in force at a number.
+select number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after, rest
+from segments where session = ? and number <= ? order by number desc limit 1;
+
 -- successor: the segment that replaced this one.
-select number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after
+select number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after, rest
 from segments where session = ? and base = ?;
 
 -- segments: all of a session, the oldest first.
-select number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after
+select number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after, rest
 from segments where session = ? order by number;
 
 -- add_segment: one more; fails if its base has a successor.
-insert into segments (session, number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+insert into segments (session, number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after,
+  rest)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- drop_segments: forgets derived rows, never a record.
 delete from segments where session = ?;
@@ -132,7 +165,8 @@ delete from aliases where session = ?;
 
 -- counts: how many derived rows a session has, for the check at open.
 select (select count(*) from segments where session = ?1), (select count(*) from compactions where session = ?1),
-  (select count(*) from inputs where session = ?1), (select max(number) from segments where session = ?1);
+  (select count(*) from inputs where session = ?1), (select count(*) from aliases where session = ?1),
+  (select max(number) from segments where session = ?1);
 
 -- lease: who is left alone with this session's compaction.
 select compaction, fence, until, length from leases where session = ?;
@@ -142,6 +176,24 @@ insert or replace into leases (session, compaction, fence, until, length) values
 
 -- drop_lease: nobody is left alone any more.
 delete from leases where session = ?;
+
+-- turn_lease: who is left alone with this session's turn.
+select turn, fence, until, length from turn_leases where session = ?;
+
+-- put_turn_lease: leaves somebody alone.
+insert or replace into turn_leases (session, turn, fence, until, length) values (?, ?, ?, ?, ?);
+
+-- drop_turn_lease: nobody is left alone any more.
+delete from turn_leases where session = ?;
+
+-- wipe_records: removes a session's journal. For people who delete, and for nothing else.
+delete from records where session = ?;
+
+-- put_tombstone: keeps an id of a session that was deleted.
+insert or replace into tombstones (id, session, at) values (?, ?, ?);
+
+-- deleted: the session that an id was of.
+select session from tombstones where id = ?;
 
 -- journaled: every session that has a record or a derived row, one after another.
 select min(id) from (

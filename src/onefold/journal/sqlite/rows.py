@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 import apsw
 
 from onefold.errors import StoreDamaged
-from onefold.journal.seam import Derived, Taken
+from onefold.journal.seam import Derived, Heading, Taken
 from onefold.journal.sqlite.engine import queries
 from onefold.messages import decode, encode
 from onefold.model import Compaction, Header, HolderId, KeyUse, Lease, Record, Segment, SessionState
@@ -22,40 +22,49 @@ log = logging.getLogger("onefold")
 _COLUMNS = ("session", "id", "state", "requested_at")
 _REST = frozenset(f.name for f in fields(Compaction)) - {*_COLUMNS}
 _LAST = (float("inf"), "")
-_NONE: Mapping[str, SessionState] = {}
-_NUMBERS = struct.Struct("<2d11q")
+States: TypeAlias = Mapping[str, SessionState | None]
+_NONE: States = {}
+_NUMBERS = struct.Struct("<2d14q")
+_EVERYTHING = (
+    "drop_session", "drop_segments", "drop_compactions", "drop_keys", "drop_inputs", "drop_aliases",
+)  # fmt: skip
 
 
 class SqliteLeases:
-    def __init__(self, tx: SqliteTransaction) -> None:
+    def __init__(self, tx: SqliteTransaction, what: str) -> None:
         self._tx = tx
+        self._what = what
 
     def get(self, session: str) -> Lease | None:
-        rows = self._tx.run("lease", session)
+        rows = self._tx.run(self._what, session)
         return Lease(*rows[0]) if rows else None
 
     def put(self, session: str, lease: Lease) -> None:
-        self._tx.run("put_lease", session, *astuple(lease))
+        self._tx.run(f"put_{self._what}", session, *astuple(lease))
 
     def drop(self, session: str) -> None:
-        self._tx.run("drop_lease", session)
+        self._tx.run(f"drop_{self._what}", session)
 
 
 class SqliteTransaction:
     """What one operation sees and writes. Made anew for each, so that it can say what it wrote."""
 
-    def __init__(self, connection: apsw.Connection, now: float, states: Mapping[str, SessionState] = _NONE) -> None:
+    def __init__(self, connection: apsw.Connection, now: float, states: States = _NONE) -> None:
         self._connection = connection
         self._queries = queries()
         self.now = now
-        self.put: dict[str, SessionState] = {}
+        self.put: dict[str, SessionState | None] = {}
         self._states = states
         self.witness: tuple[str, int, str] | None = None
         """Session, number and id of a record that it added: there after the commit, or nothing is."""
 
     @property
     def leases(self) -> SqliteLeases:
-        return SqliteLeases(self)
+        return SqliteLeases(self, "lease")
+
+    @property
+    def turn_leases(self) -> SqliteLeases:
+        return SqliteLeases(self, "turn_lease")
 
     def run(self, query: str, *bindings: Any) -> list[Any]:
         return self._connection.execute(self._queries[query], bindings).fetchall()
@@ -66,11 +75,10 @@ class SqliteTransaction:
     # ------------------------------------------------------------------ the journal
 
     def add(self, session: str, record: Record, data: str) -> None:
-        h = record.header
-        about = (h.role, h.tokens, _pack(h.opens), _pack(h.closes)) if h is not None else (None, None, None, None)
         self._connection.execute(
             self._queries["add_record"],
-            (session, record.number, record.id, record.kind, record.at, record.format, *about,
+            (session, record.number, record.id, record.kind, record.at, record.format,
+             *_about(record.header),
              record.key, record.turn, record.actor, data),
         )  # fmt: skip
         self.witness = (session, record.number, record.id)
@@ -85,8 +93,25 @@ class SqliteTransaction:
     def messages(self, session: str, start: int, stop: int) -> list[Record]:
         return [_record(session, row) for row in self.run("messages", session, start, stop)]
 
-    def tokens_from(self, session: str, number: int) -> int:
-        return int(self.run("tokens_from", session, number)[0][0])
+    def headers(self, session: str, start: int, stop: int, *, tools_only: bool = False) -> list[Heading]:
+        rows = self.run("tool_headers" if tools_only else "headers", session, start, stop)
+        return [Heading(number, _header(*about), turn) for number, *about, turn in rows]
+
+    def tokens(self, session: str, start: int, stop: int) -> int:
+        return int(self.run("tokens", session, start, stop)[0][0])
+
+    def last_user(self, session: str, start: int, stop: int) -> int | None:
+        rows = self.run("last_user", session, start, stop)
+        return rows[0][0] if rows else None
+
+    def marks(self, session: str, start: int, stop: int) -> list[Record]:
+        return [_record(session, row) for row in self.run("marks", session, start, stop)]
+
+    def rewrite(self, session: str, record: Record, data: str) -> None:
+        self._connection.execute(
+            self._queries["rewrite"],
+            (record.kind, record.format, *_about(record.header), data, session, record.number),
+        )
 
     def last_number(self, session: str) -> int:
         return int(self.run("last_number", session)[0][0])
@@ -94,9 +119,10 @@ class SqliteTransaction:
     # ------------------------------------------------------------------ what is derived from it
 
     def session(self, session: str) -> SessionState | None:
-        known = self.put.get(session) or self._states.get(session)
-        if known is not None:
-            return known
+        if session in self.put:
+            return self.put[session]
+        if session in self._states:
+            return self._states[session]
         rows = self.run("session", session)
         return SessionState(*rows[0][:-1]) if rows else None
 
@@ -111,6 +137,10 @@ class SqliteTransaction:
         rows = self.run("segment", session, number)
         return _segment(rows[0]) if rows else None
 
+    def segment_at(self, session: str, number: int) -> Segment | None:
+        rows = self.run("segment_at", session, number)
+        return _segment(rows[0]) if rows else None
+
     def successor(self, session: str, base: int) -> Segment | None:
         rows = self.run("successor", session, base)
         return _segment(rows[0]) if rows else None
@@ -123,7 +153,7 @@ class SqliteTransaction:
         try:
             self.run(
                 "add_segment", session, s.number, s.base or 0, s.cut, s.source, s.at, s.compaction, s.summary,
-                encode(list(s.kept)), s.tokens_before, s.tokens_after,
+                encode(list(s.kept)), s.tokens_before, s.tokens_after, _rest(s),
             )  # fmt: skip
         except apsw.ConstraintError as error:
             raise Taken(f"session {session!r}: segment {s.base} has a successor already") from error
@@ -176,6 +206,22 @@ class SqliteTransaction:
         rows = self.run("owner", alias)
         return rows[0][0] if rows else None
 
+    def forks(self, session: str) -> list[SessionState]:
+        return [SessionState(*row[:-1]) for row in self.run("forks", session)]
+
+    # ------------------------------------------------------------------ what is gone
+
+    def wipe(self, session: str, ids: Sequence[str]) -> None:
+        for what in ("wipe_records", *_EVERYTHING, "drop_lease", "drop_turn_lease"):
+            self.run(what, session)
+        for id in ids:
+            self.run("put_tombstone", id, session, self.now)
+        self.put[session] = None
+
+    def deleted(self, id: str) -> str | None:
+        rows = self.run("deleted", id)
+        return rows[0][0] if rows else None
+
     # ------------------------------------------------------------------ checking one against the other
 
     def looks_right(self, session: str) -> bool:
@@ -185,9 +231,9 @@ class SqliteTransaction:
         state = SessionState(*rows[0][:-1])
         if state.last != self.last_number(session):
             return False
-        segments, compactions, inputs, newest = self.run("counts", session)[0]
-        return (segments, compactions, inputs, newest) == (
-            state.segments, state.compactions, state.pending, state.head,
+        segments, compactions, inputs, aliases, newest = self.run("counts", session)[0]
+        return (segments, compactions, inputs, aliases, newest) == (
+            state.segments, state.compactions, state.pending, state.aliases, state.head,
         )  # fmt: skip
 
     def derived(self, session: str) -> Derived:
@@ -203,7 +249,7 @@ class SqliteTransaction:
         )
 
     def replace(self, session: str, derived: Derived) -> None:
-        for what in ("drop_session", "drop_segments", "drop_compactions", "drop_keys", "drop_inputs", "drop_aliases"):
+        for what in _EVERYTHING:
             self.run(what, session)
         if derived.state is not None:
             self.put_session(derived.state)
@@ -217,6 +263,10 @@ class SqliteTransaction:
             self.add_input(session, number)
         for alias in derived.aliases:
             self.add_alias(session, alias)
+
+
+def _about(h: Header | None) -> tuple[str | int | None, ...]:
+    return (h.role, h.tokens, _pack(h.opens), _pack(h.closes)) if h is not None else (None, None, None, None)
 
 
 def _pack(ids: tuple[str, ...]) -> str | None:
@@ -244,12 +294,22 @@ def _record(session: str, row: Any) -> Record:
 
 
 def _segment(row: Any) -> Segment:
-    number, base, cut, source, at, compaction, summary, kept, before, after = row
+    number, base, cut, source, at, compaction, summary, kept, before, after, rest = row
     try:
         names = tuple(decode(kept))
-    except (ValueError, TypeError) as error:
+        more = decode(rest) if rest != "{}" else {}
+        hidden = tuple((a, b) for a, b in more.get("hidden", ()))
+        return Segment(
+            number, base or None, cut, source, at, compaction, summary, names, before, after, hidden,
+            more.get("redo"), more.get("keeper", "onefold"),
+        )  # fmt: skip
+    except (ValueError, TypeError, AttributeError) as error:
         raise StoreDamaged(f"the row of segment {number} makes no sense; run `onefold verify --fix`") from error
-    return Segment(number, base or None, cut, source, at, compaction, summary, names, before, after)
+
+
+def _rest(s: Segment) -> str:
+    more = {"hidden": [list(r) for r in s.hidden], "redo": s.redo, "keeper": s.keeper}
+    return encode({name: value for name, value in more.items() if value not in ([], None, "onefold")})
 
 
 def _compaction(row: Any) -> Compaction:
@@ -283,10 +343,20 @@ def _compaction_or_not(row: Any) -> Compaction:
         return Compaction(row[1], row[0], -1, "unreadable", row[2], row[3], 0)
 
 
+def reseal(connection: apsw.Connection) -> None:
+    """Seals every session's row anew, after a migration gave it more columns."""
+    tx = SqliteTransaction(connection, 0.0)
+    page = tx.sessions(500, None)
+    while page:
+        for state in page:
+            tx.put_session(state)
+        page = tx.sessions(500, (page[-1].touched_at, page[-1].id))
+
+
 def _seal(values: Any) -> int:
-    text = f"{values[0]}\n{values[11]}"
+    text = f"{values[0]}\n{values[11]}\n{values[16]}"
     try:
-        numbers = _NUMBERS.pack(*values[1:11], *values[12:])
+        numbers = _NUMBERS.pack(*values[1:11], *values[12:16], *values[17:])
     except struct.error:
         return -1  # not even numbers: the seal of no row
     return zlib.crc32(text.encode(), zlib.crc32(numbers))

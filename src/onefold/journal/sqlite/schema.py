@@ -13,9 +13,10 @@ import apsw
 from onefold.errors import StoreDamaged, StoreError, StoreTooNew
 from onefold.journal.sqlite.engine import migrations, queries
 from onefold.journal.sqlite.place import APPLICATION
+from onefold.journal.sqlite.rows import reseal
 from onefold.model import Ids
 
-WRITER = 1
+WRITER = 3
 """The version of this program's way of writing. A store may ask for a newer one: its `min_writer`."""
 
 
@@ -41,8 +42,11 @@ def migrate(connection: apsw.Connection, path: Path, ids: Ids, steps: tuple[tupl
         return
     if at and not all(undo for number, _, undo in steps if number > at):
         kept = path.with_name(f"{path.name}.before-{newest}")
-        if not kept.exists():
+        try:
             backup(connection, kept, ids(), None)
+        except (FileExistsError, StoreError):
+            if not kept.exists():  # else somebody migrates it at the same time, or did not come to the end before
+                raise
     connection.execute("begin immediate")
     try:
         at = version(connection)
@@ -57,6 +61,8 @@ def migrate(connection: apsw.Connection, path: Path, ids: Ids, steps: tuple[tupl
                 connection.execute(queries()["put_meta"], ("incarnation", ids()))
             elif not undo:
                 connection.execute(queries()["put_meta"], ("min_writer", str(number)))
+        if at:
+            reseal(connection)
         connection.pragma("user_version", max(at, newest))
         connection.execute("commit")
     except BaseException:
@@ -96,7 +102,7 @@ def recreate(connection: apsw.Connection, table: str) -> None:
         )
     for _, script, _ in migrations():
         for statement in _statements(script):
-            if f" {table} (" in statement:
+            if f" {table} (" in statement or statement.startswith(f"alter table {table} "):
                 connection.execute(statement)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from onefold.messages.said import AGENT, ANSWERS
@@ -46,8 +46,10 @@ class Grouped:
     """Results of a call that is not there: no provider takes them."""
 
 
-def group(messages: Iterable[Numbered]) -> Grouped:
+def group(messages: Iterable[Numbered], over: Container[int] = ()) -> Grouped:
     """Groups of a run of messages. A call's id may come again later: a result answers the latest open one.
+
+    `over` are messages of turns that have ended: what they left open, nobody will answer.
 
     Where an answer comes as several items (reasoning, text, calls), they are one group: no provider takes a part. What
     an agent streams while its tools run gives up no call, unless a user has spoken since. News of a call that does not
@@ -87,6 +89,8 @@ def group(messages: Iterable[Numbered]) -> Grouped:
             groups.append(made)
             _open(open_calls, made, header)
             answer = made if header.role in _ITEMS else None
+    for left in groups:
+        left.abandoned = left.abandoned or left.first in over
     return Grouped(tuple(groups), frozenset(orphans))
 
 
@@ -98,9 +102,9 @@ def _open(open_calls: dict[str, Group], by: Group, header: Header) -> None:
         by.waiting.add(id)
 
 
-def legal_cuts(messages: Sequence[Numbered]) -> list[int]:
+def legal_cuts(messages: Sequence[Numbered], over: Container[int] = ()) -> list[int]:
     """Numbers of messages before which a cut separates no call from its result, in order."""
-    spans = [(g.first, g.last if g.closed else messages[-1][0]) for g in group(messages).groups]
+    spans = [(g.first, g.last if g.closed else messages[-1][0]) for g in group(messages, over).groups]
     cuts: list[int] = []
     inside_until = 0
     pending = iter(spans)

@@ -1,0 +1,269 @@
+"""Going back and branching off: restore, rewind, undo, redo, fork; and sessions that their agent keeps.
+
+A segment is a view: a cut, a summary, what is kept by name, and what is hidden. Its summary stands for exactly the
+messages before its cut that it does not hide. So an older boundary fits a new view if both hide the same records before
+its cut, and a summary that knows a hidden record never comes back. Every step opens a new segment: nothing is moved
+back, and whatever is open on the old head is settled in the same transaction.
+"""
+
+from __future__ import annotations
+
+from onefold.errors import Moved, OnefoldError
+from onefold.journal import fold, view
+from onefold.journal.contract import Journal, segment
+from onefold.journal.fold import boundary
+from onefold.journal.seam import Transaction
+from onefold.journal.turns import close
+from onefold.journal.view import known
+from onefold.model import (
+    COMMITTED,
+    FORK,
+    SEGMENT_OPENED,
+    ForkKind,
+    Json,
+    Keeper,
+    Ranges,
+    Segment,
+    SessionState,
+)
+
+
+def restore(journal: Journal, session: str, to: int, *, expect_head: int, seen: int | None = None) -> Segment:
+    """Opens a new segment with the view of an older one, if the session is still as the caller saw it."""
+
+    def work(tx: Transaction) -> Segment:
+        state = _unmoved(tx, session, expect_head, seen)
+        older = view.segment(tx, session, to)
+        if older is None:
+            raise OnefoldError(f"session {session!r} has no segment {to}; `onefold show {session}` lists them")
+        _not_erased(tx, session, older)
+        state = close(journal, tx, state, "cancelled", "the session was taken back to an older segment")
+        return _open(journal, tx, state, older, older.hidden, restored=to)
+
+    return journal.backend.write(session, work)
+
+
+def rewind(journal: Journal, session: str, to: int, *, expect_head: int, seen: int | None = None) -> Segment:
+    """Hides everything after a record; or after the call before it, if that has its result later."""
+
+    def work(tx: Transaction) -> Segment:
+        state = _unmoved(tx, session, expect_head, seen)
+        if not 0 <= to <= state.last:
+            raise OnefoldError(f"session {session!r} has records 1 to {state.last}; it cannot be rewound to {to}")
+        return _rewind(journal, tx, state, to)
+
+    return journal.backend.write(session, work)
+
+
+def undo(journal: Journal, session: str, *, expect_head: int, seen: int | None = None) -> Segment:
+    """Hides the newest message of the user and all that came of it, whatever was compacted since."""
+
+    def work(tx: Transaction) -> Segment:
+        state = _unmoved(tx, session, expect_head, seen)
+        head = segment(tx, session, state.head)
+        asked = view.last_user(tx, session, state.last + 1, head.hidden)
+        if asked is None:
+            raise OnefoldError(f"session {session!r}: there is nothing to undo")
+        return _rewind(journal, tx, state, _opening(tx, session, asked, head.hidden) - 1)
+
+    return journal.backend.write(session, work)
+
+
+def redo(journal: Journal, session: str, *, expect_head: int, seen: int | None = None) -> Segment:
+    """Takes the last undo or rewind back, if nothing was said since."""
+
+    def work(tx: Transaction) -> Segment:
+        state = _unmoved(tx, session, expect_head, seen)
+        head = segment(tx, session, state.head)
+        before = None if head.redo is None else view.segment(tx, session, head.redo)
+        if before is None:
+            raise OnefoldError(f"session {session!r}: there is nothing to redo")
+        if view.headers(tx, session, head.number, state.last + 1):
+            raise Moved(f"session {session!r}: messages came after the undo, and a redo would be between them; fork it")
+        _not_erased(tx, session, before)
+        state = close(journal, tx, state, "cancelled", "an undo was taken back")
+        return _open(journal, tx, state, before, before.hidden, restored=before.number, redo=before.redo)
+
+    return journal.backend.write(session, work)
+
+
+def fork(
+    journal: Journal, parent: str, child: str, *, kind: ForkKind = "branch", at: int | None = None,
+    actor: str | None = None,
+) -> SessionState:  # fmt: skip
+    """A new session whose past is another one's, as that was at a record. Nothing is copied, nothing written there.
+
+    It begins at a closed group: at the record before a call whose results come later. Said again, the same fork.
+    """
+
+    def work(tx: Transaction) -> SessionState:
+        origin = known(tx, parent)
+        there = tx.session(child)
+        if there is not None:
+            return _same_fork(tx, there, parent, kind, at)
+        if tx.owner(child) is not None or tx.deleted(child) is not None or tx.last_number(child):
+            raise OnefoldError(f"{child!r} is, or was, another session's id; choose another one for the fork")
+        if at is not None and not 1 <= at <= origin.last:
+            raise OnefoldError(f"session {parent!r} has records 1 to {origin.last}; it cannot be forked at {at}")
+        upto = origin.last if at is None else at
+        inherits = _as_of(tx, parent, upto)
+        upto = _landing(tx, parent, upto, inherits.hidden)
+        inherits = _as_of(tx, parent, upto)
+        said = view.summary(tx, parent, inherits)
+        state = fold.newborn(child, tx.now)._replace(last=upto, tokens=origin.tokens)
+        body = {"parent": parent, "at": upto, "kind": kind}
+        state = journal.add(tx, state, journal.draft(FORK, body, actor=actor))
+        opened: dict[str, Json] = boundary(
+            inherits, state, base=None, source="forked", summary_of=inherits.summary, session=child
+        )
+        if upto != origin.last:
+            opened["tokens_after"] = view.size(
+                tx, parent, cut=inherits.cut, last=upto, kept=inherits.kept, hidden=inherits.hidden,
+                summary=None if said is None else said.body["summary"],
+            )  # fmt: skip
+        state = journal.add(tx, state, journal.draft(SEGMENT_OPENED, opened))
+        tx.put_session(state)
+        return state
+
+    return journal.backend.write(child, work)
+
+
+def keep(journal: Journal, session: str, keeper: Keeper) -> Segment:
+    """Says who compacts a session from now on: onefold, or its agent by itself."""
+
+    def work(tx: Transaction) -> Segment:
+        state = known(tx, session)
+        head = segment(tx, session, state.head)
+        if head.keeper == keeper:
+            return head
+        return _open(journal, tx, state, head, head.hidden, source="kept", keeper=keeper)
+
+    return journal.backend.write(session, work)
+
+
+def observe(journal: Journal, session: str, *, source: str, witnesses: tuple[str, ...] = ()) -> Segment:
+    """Notes that the agent compacted by itself: a mark and a new segment, which moves no cut and hides nothing.
+
+    If a compaction is open, this is it; else it is one that nobody here asked for.
+    """
+
+    def work(tx: Transaction) -> Segment:
+        state = known(tx, session)
+        head = segment(tx, session, state.head)
+        if head.keeper != "agent":
+            raise OnefoldError(
+                f"session {session!r} is compacted by onefold, so what an agent does by itself is no boundary of it; "
+                "call keep('agent') first"
+            )
+        if state.open is None:
+            state = journal.ask(tx, state, "observed")
+        id = state.open or ""
+        current = tx.compaction(session, id)
+        fence = current.fence if current is not None else 0
+        done = {"compaction": id, "fence": fence, "segment": state.last + 2}
+        state = journal.add(tx, state, journal.draft(COMMITTED, done))
+        journal.leases.drop(tx, session)
+        seen = {"compaction": id, "by": source, "witnesses": list(witnesses)}
+        return _open(journal, tx, state, head, head.hidden, source="observed", **seen)
+
+    return journal.backend.write(session, work)
+
+
+# ---------------------------------------------------------------------- the rules' small parts
+
+
+def newest(tx: Transaction, state: SessionState, hidden: Ranges) -> Segment:
+    """The newest boundary that knows none of the hidden records; with none, the whole conversation."""
+    for some in view.segments(tx, state.id, state.last + 1):
+        if view.same_before(some.cut, some.hidden, hidden) and not _erased(tx, state.id, some):
+            return some
+    return Segment(0, None, 1, "created", 0.0)
+
+
+def _rewind(journal: Journal, tx: Transaction, state: SessionState, to: int) -> Segment:
+    head = segment(tx, state.id, state.head)
+    to = _landing(tx, state.id, to, head.hidden)
+    if not view.headers(tx, state.id, to + 1, state.last + 1, head.hidden):
+        raise OnefoldError(
+            f"session {state.id!r}: no message after record {to} is in view, so there is nothing to hide"
+        )
+    state = close(journal, tx, state, "cancelled", "the session was rewound", stays=to)
+    hidden = view.hide(head.hidden, (to + 1, state.last))
+    fits = newest(tx, state, hidden)
+    return _open(journal, tx, state, fits, hidden, restored=fits.number, redo=state.head, keeper=head.keeper)
+
+
+def _open(
+    journal: Journal, tx: Transaction, state: SessionState, like: Segment, hidden: Ranges, **other: Json
+) -> Segment:
+    """Opens a segment with another one's boundary, under what is hidden now."""
+    said = view.summary(tx, state.id, like)
+    body = boundary(
+        like, state, source="restored", summary_of=like.summary, hidden=[list(r) for r in hidden],
+        tokens_after=view.size(
+            tx, state.id, cut=like.cut, last=state.last, kept=like.kept, hidden=hidden,
+            summary=None if said is None else said.body["summary"],
+        ),
+    )  # fmt: skip
+    state = journal.open_segment(tx, state, body | other)
+    tx.put_session(state)
+    return segment(tx, state.id, state.head)
+
+
+def _unmoved(tx: Transaction, session: str, head: int, seen: int | None) -> SessionState:
+    state = known(tx, session)
+    if state.head != head:
+        raise Moved(f"session {session!r} is at segment {state.head}, not {head}: look at it again, then decide")
+    if seen is not None and (unseen := tx.headers(session, seen + 1, state.last + 1)):
+        raise Moved(
+            f"session {session!r} has {len(unseen)} messages after record {seen}, the last one seen: look at it again, "
+            "then decide"
+        )
+    return state
+
+
+def _landing(tx: Transaction, session: str, to: int, hidden: Ranges) -> int:
+    """The newest record, up to this one, after which no call waits for its result."""
+    while waiting := view.open_groups(tx, session, to + 1, hidden):
+        to = min(members[0] for members in waiting) - 1
+    return to
+
+
+def _opening(tx: Transaction, session: str, asked: int, hidden: Ranges) -> int:
+    """The first message of the user in the turn of this one."""
+    said = view.record(tx, session, asked)
+    if said is None or said.turn is None:
+        return asked
+    first = asked
+    while (before := view.last_user(tx, session, first, hidden)) is not None:
+        earlier = view.record(tx, session, before)
+        if earlier is None or earlier.turn != said.turn:
+            break
+        first = before
+    return first
+
+
+def _as_of(tx: Transaction, session: str, number: int) -> Segment:
+    found = view.segment_at(tx, session, number)
+    if found is None:
+        raise OnefoldError(f"session {session!r} had no segment yet at record {number}; fork it at a later one")
+    return found
+
+
+def _same_fork(tx: Transaction, there: SessionState, parent: str, kind: str, at: int | None) -> SessionState:
+    said = tx.record(there.id, there.forked_at + 1) if there.parent == parent else None
+    if said is None or said.body.get("kind") != kind or at not in (None, there.forked_at):
+        raise OnefoldError(f"session {there.id!r} exists already and is another one; choose another id for the fork")
+    return there
+
+
+def _erased(tx: Transaction, session: str, of: Segment) -> bool:
+    said = view.summary(tx, session, of)
+    return said is not None and bool(said.body.get("erased"))
+
+
+def _not_erased(tx: Transaction, session: str, of: Segment) -> None:
+    if _erased(tx, session, of):
+        raise OnefoldError(
+            f"session {session!r}: segment {of.number} had a summary of what was erased since, and cannot be restored"
+        )

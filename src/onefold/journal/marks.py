@@ -1,0 +1,151 @@
+"""Pins and notes, which stand in every context, and other ids of a session. Each says who set it."""
+
+from __future__ import annotations
+
+from onefold.errors import InvalidMessage, OnefoldError, TooLarge
+from onefold.journal import view
+from onefold.journal.contract import AliasTaken, Journal, segment
+from onefold.journal.seam import Transaction
+from onefold.journal.view import known
+from onefold.messages.codecs import estimate
+from onefold.messages.frame import noted
+from onefold.messages.groups import group
+from onefold.model import MESSAGE, NOTE, PIN_ADDED, PIN_REMOVED, Json, Note, Segment, SessionState
+
+NOTE_LIMIT = 16 << 10
+
+
+def pin(journal: Journal, session: str, number: int, *, actor: str | None = None) -> tuple[int, ...]:
+    """Keeps a message in every context, word for word, with the others of its tool group. Gives their numbers."""
+
+    def work(tx: Transaction) -> tuple[int, ...]:
+        state = known(tx, session)
+        head = segment(tx, session, state.head)
+        said = view.record(tx, session, number)
+        if said is None or said.kind != MESSAGE or said.header is None:
+            what = f"is a {said.kind}" if said is not None else "is not there"
+            raise OnefoldError(f"session {session!r}: record {number} {what}; only messages are pinned")
+        if view.is_hidden(head.hidden, number):
+            raise OnefoldError(f"session {session!r}: message {number} was undone; redo it first, or pin another one")
+        stands = view.standing(tx, session, state.last + 1, head.hidden)
+        numbers = _with_its_group(tx, state, head, number)
+        if stands.pinned >= {*numbers}:
+            return numbers
+        added = _tokens(tx, state, head, [n for n in numbers if n not in stands.pinned])
+        body = {"numbers": list(numbers), "tokens": added}
+        tx.put_session(journal.add(tx, state, journal.draft(PIN_ADDED, body, actor=actor)))
+        return numbers
+
+    return journal.backend.write(session, work)
+
+
+def unpin(journal: Journal, session: str, number: int, *, actor: str | None = None) -> tuple[int, ...]:
+    """Lets a message go again. It was summarised like the rest, so nothing is lost. Gives what was pinned with it."""
+
+    def work(tx: Transaction) -> tuple[int, ...]:
+        state = known(tx, session)
+        head = segment(tx, session, state.head)
+        stands = view.standing(tx, session, state.last + 1, head.hidden)
+        if number not in stands.pinned:
+            return ()
+        numbers = tuple(n for n in _with_its_group(tx, state, head, number) if n in stands.pinned)
+        body = {"numbers": list(numbers), "tokens": -_tokens(tx, state, head, list(numbers))}
+        tx.put_session(journal.add(tx, state, journal.draft(PIN_REMOVED, body, actor=actor)))
+        return numbers
+
+    return journal.backend.write(session, work)
+
+
+def note(
+    journal: Journal, session: str, kind: str, text: str, *, key: str | None = None, actor: str | None = None,
+    source: tuple[int, ...] = (),
+) -> int:  # fmt: skip
+    """Writes a fact down that stands in every context. The same kind and key again takes its place; an empty text
+    takes it away. `source` are the messages it comes from: it goes if they are erased."""
+    if not kind or not kind.isprintable():
+        raise InvalidMessage(f"session {session!r}: a note needs a kind, such as rule, path or goal")
+    if not text.strip() and key is None:
+        raise InvalidMessage(f"session {session!r}: a note needs a text; to take one away, name its key")
+    if (size := len(text.encode("utf-8", "surrogatepass"))) > NOTE_LIMIT:
+        raise TooLarge(f"session {session!r}: a note of {size:,} bytes is over the limit of {NOTE_LIMIT:,}")
+
+    def work(tx: Transaction) -> int:
+        state = known(tx, session)
+        hidden = segment(tx, session, state.head).hidden
+        before = view.standing(tx, session, state.last + 1, hidden).notes
+        stands = [n for n in before if (n.kind, n.key) != (kind, key)]
+        dropped = [n for n in before if (n.kind, n.key) == (kind, key)]
+        if text.strip():
+            if dropped and dropped[0].text == text:
+                return dropped[0].number
+            stands.append(Note(state.last + 1, kind, text, key or "", actor, tx.now))
+        elif not dropped:
+            raise OnefoldError(f"session {session!r} has no note of kind {kind!r} with the key {key!r}")
+        body: dict[str, Json] = {"kind": kind, "text": text if text.strip() else "", "key": key}
+        body["tokens"] = _size(stands) - _size(before)
+        if source:
+            body["source"] = list(source)
+        state = journal.add(tx, state, journal.draft(NOTE, body, actor=actor))
+        tx.put_session(state)
+        return state.last
+
+    return journal.backend.write(session, work)
+
+
+def alias(journal: Journal, session: str, other_id: str, *, actor: str | None = None) -> None:
+    """Makes a session known by one more id, for good. Said again, nothing happens; no two sessions share one."""
+
+    def work(tx: Transaction) -> None:
+        state = known(tx, session)
+        named = journal.name(tx, state, other_id, actor)
+        if named != state:
+            tx.put_session(named)
+
+    try:
+        journal.backend.write(session, work)
+    except AliasTaken as error:
+        raise OnefoldError(f"{error}. Nothing was written") from None
+
+
+def aliases(journal: Journal, session: str) -> list[str]:
+    """The other ids of a session, the newest last."""
+
+    def work(tx: Transaction) -> list[str]:
+        state = known(tx, session)
+        marks = tx.marks(session, state.forked_at + 1, state.last + 1) if state.aliases else []
+        return [m.body["alias"] for m in marks if m.kind == "alias"]
+
+    return journal.backend.read(work)
+
+
+def resolve(journal: Journal, any_id: str) -> str:
+    """The id of the session that is known by this one, its own or any other."""
+
+    def work(tx: Transaction) -> str:
+        return any_id if tx.session(any_id) is not None else tx.owner(any_id) or known(tx, any_id).id
+
+    return journal.backend.read(work)
+
+
+def _with_its_group(tx: Transaction, state: SessionState, head: Segment, number: int) -> tuple[int, ...]:
+    """A message with the calls and results that no provider takes apart from it."""
+    start = next((s.cut for s in view.segments(tx, state.id, state.last + 1) if s.cut <= number), 1)
+    found = view.headers(tx, state.id, start, state.last + 1, head.hidden)
+    for some in group((h.number, h.header) for h in found).groups:
+        if number in some.members:
+            if not some.closed:
+                raise OnefoldError(
+                    f"session {state.id!r}: message {number} makes a call that has no result yet; pin it when it has"
+                )
+            return tuple(sorted(some.members))
+    return (number,)
+
+
+def _tokens(tx: Transaction, state: SessionState, head: Segment, numbers: list[int]) -> int:
+    """How much larger a context is by these pins: those it shows anyway cost nothing."""
+    apart = (view.record(tx, state.id, n) for n in numbers if n < head.cut and n not in head.kept)
+    return sum(r.header.tokens for r in apart if r is not None and r.header is not None)
+
+
+def _size(notes: list[Note] | tuple[Note, ...]) -> int:
+    return estimate(noted(notes)) if notes else 0

@@ -1,0 +1,197 @@
+"""Compaction never deletes; people may. What they erase is gone from the journal and from every summary and note that
+comes from it, here and in the session's forks. A numbered tombstone stays, which no late append brings back to life.
+
+A session and its forks are separate transactions. Each may be repeated, so a crash between them is mended by saying it
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from onefold.errors import OnefoldError, SessionNotFound
+from onefold.journal import view
+from onefold.journal.contract import Journal, segment
+from onefold.journal.fold import boundary
+from onefold.journal.history import newest
+from onefold.journal.refusals import compacts
+from onefold.journal.seam import Transaction
+from onefold.journal.view import known
+from onefold.messages import encode
+from onefold.model import (
+    ERASED,
+    INPUT_QUEUED,
+    INPUT_TAKEN,
+    MESSAGE,
+    NOTE,
+    Deleted,
+    Erased,
+    Json,
+    KeyUse,
+    Ranges,
+    Record,
+    Segment,
+    SessionState,
+)
+
+_CONTENT = (MESSAGE, INPUT_QUEUED, NOTE)
+_GONE = "(erased: this summary covered what was erased since)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    numbers: tuple[int, ...]
+    summaries: tuple[int, ...]
+    compaction: str | None
+
+
+def erase(journal: Journal, session: str, number: int, *, actor: str | None = None) -> Erased:
+    """Removes the content of a message, an input or a note for good, and asks for a new summary of what remains."""
+
+    def work(tx: Transaction) -> _Done:
+        state = known(tx, session)
+        _can_be_erased(tx, state, number)
+        numbers = _copies(tx, state, number)
+        return _forget(journal, tx, state, tuple((n, n) for n in numbers), actor)
+
+    done = journal.backend.write(session, work)
+    ranges = tuple((n, n) for n in done.numbers) or ((number, number),)
+    forks = tuple(_forget_in_forks(journal, session, number, ranges, actor))
+    wiped = journal.backend.scrub()
+    return Erased(session, done.numbers, done.summaries, forks, done.compaction, wiped)
+
+
+def delete(journal: Journal, session: str, *, actor: str | None = None) -> Deleted:
+    """Removes a session whole. Its ids stay taken, and forks of it no longer see it as their past."""
+
+    def work(tx: Transaction) -> int:
+        state = tx.session(session)
+        if state is None:
+            if tx.deleted(session) != session:
+                raise SessionNotFound(session)
+            return 0
+        marks = tx.marks(session, 1, state.last + 1)
+        tx.wipe(session, [session, *(m.body["alias"] for m in marks if m.kind == "alias")])
+        return state.last - state.forked_at
+
+    records = journal.backend.write(session, work)
+    forks = tuple(_forget_in_forks(journal, session, 1, None, actor))
+    return Deleted(session, records, forks, journal.backend.scrub())
+
+
+def _forget_in_forks(
+    journal: Journal, session: str, number: int, ranges: Ranges | None, actor: str | None
+) -> Iterator[str]:
+    """Every fork that saw these records as its own past, and forks of those. Without ranges: all it had from there."""
+    for child in journal.backend.read(lambda tx: tx.forks(session)):
+        if child.forked_at < number:
+            continue
+        gone = ranges or ((1, child.forked_at),)
+        journal.backend.write(child.id, _in_a_fork(journal, child.id, gone, actor))
+        yield child.id
+        yield from _forget_in_forks(journal, child.id, number, gone, actor)
+
+
+def _in_a_fork(journal: Journal, session: str, ranges: Ranges, actor: str | None) -> Callable[[Transaction], _Done]:
+    return lambda tx: _forget(journal, tx, known(tx, session), ranges, actor)
+
+
+def _forget(journal: Journal, tx: Transaction, state: SessionState, ranges: Ranges, actor: str | None) -> _Done:
+    """Tombstones for what is this session's own; no summary or note that comes from any of it; a new segment."""
+    head = segment(tx, state.id, state.head)
+    hidden = view.hide(head.hidden, *ranges)
+    own = [n for a, b in ranges for n in range(max(a, state.forked_at + 1), b + 1)]
+    found = [r for n in own if (r := tx.record(state.id, n)) is not None and r.kind in _CONTENT]
+    covering = [s for s in tx.segments(state.id) if s.summary == s.number and _covers(s, ranges)]
+    covering = [s for s in covering if not _summary(tx, state, s).get("erased")]
+    if hidden == head.hidden and not found and not covering:
+        return _Done((), (), None)
+    notes = [m for m in tx.marks(state.id, state.forked_at + 1, state.last + 1) if _comes_from(m, ranges)]
+    was_open = state.open is not None
+    for record in (*found, *notes):
+        state = _tombstone(journal, tx, state, record)
+    for some in covering:
+        said = tx.record(state.id, some.number)
+        if said is not None:
+            body = said.body | {"summary": _GONE, "erased": True}
+            tx.rewrite(state.id, replace(said, body=body), encode(body))
+    numbers = tuple(sorted(r.number for r in (*found, *notes)))
+    told = {"numbers": list(numbers), "summaries": [s.number for s in covering]}
+    state = journal.add(tx, state, journal.draft(ERASED, told, actor=actor))
+    fits = newest(tx, state, hidden)
+    said = view.summary(tx, state.id, fits)
+    body = boundary(fits, state, source="erased", summary_of=fits.summary, keeper=head.keeper)
+    body["hidden"] = [list(r) for r in hidden]
+    body["tokens_after"] = view.size(
+        tx, state.id, cut=fits.cut, last=state.last, kept=fits.kept, hidden=hidden,
+        summary=None if said is None else said.body["summary"],
+    )  # fmt: skip
+    state = journal.open_segment(tx, state, body)
+    if (was_open or fits.summary != head.summary) and compacts(tx, state) and head.keeper == "onefold":
+        state = journal.ask(tx, state, "erase", actor=actor)
+    tx.put_session(state)
+    return _Done(numbers, tuple(s.number for s in covering), state.open)
+
+
+def _tombstone(journal: Journal, tx: Transaction, state: SessionState, record: Record) -> SessionState:
+    """Puts a tombstone in a record's place. Its key, if it had one, stays taken, and of its content not even a digest
+    stays; an input that waits is taken by nobody."""
+    body: dict[str, Json] = {"was": record.kind}
+    gone = replace(record, kind=ERASED, body=body, format=None, header=None)
+    tx.rewrite(state.id, gone, encode(body))
+    if record.key is not None and (use := tx.key(state.id, record.key)) is not None:
+        tx.put_key(state.id, record.key, KeyUse(use.first, use.count, ERASED))
+    if record.kind == INPUT_QUEUED and not _taken(tx, state, record.number):
+        return journal.add(tx, state, journal.draft(INPUT_TAKEN, {"input": record.number, "erased": True}))
+    return state
+
+
+def _can_be_erased(tx: Transaction, state: SessionState, number: int) -> None:
+    if number <= state.forked_at:
+        owner = next((o for o, _, _ in view.parts(tx, state.id, number, number + 1)), state.parent)
+        raise OnefoldError(f"record {number} of session {state.id!r} is session {owner!r}'s; erase it there")
+    record = tx.record(state.id, number)
+    if record is None:
+        raise OnefoldError(f"session {state.id!r} has no record {number}; nothing was erased")
+    if record.kind not in (*_CONTENT, ERASED):
+        raise OnefoldError(
+            f"record {number} of session {state.id!r} is a {record.kind}, which holds nothing that somebody said; "
+            "messages, inputs and notes can be erased"
+        )
+
+
+def _copies(tx: Transaction, state: SessionState, number: int) -> list[int]:
+    """An input and the message it became are the same content."""
+    numbers = {number}
+    before = tx.record(state.id, number - 1) if number > 1 else None
+    if before is not None and before.kind == INPUT_TAKEN:
+        numbers.add(before.body["input"])
+    if (taken := _taken(tx, state, number)) is not None:
+        numbers.add(taken + 1)
+    return sorted(numbers)
+
+
+def _taken(tx: Transaction, state: SessionState, number: int) -> int | None:
+    """The record that says that an input was taken."""
+    start = number + 1
+    while page := tx.records(state.id, start, state.last + 1, 500):
+        for record in page:
+            if record.kind == INPUT_TAKEN and record.body["input"] == number:
+                return record.number
+        start = page[-1].number + 1
+    return None
+
+
+def _covers(some: Segment, ranges: Ranges) -> bool:
+    """Whether a segment's summary stands for any of these records."""
+    return any([*view.visible(some.hidden, a, min(b + 1, some.cut))] for a, b in ranges)
+
+
+def _comes_from(mark: Record, ranges: Ranges) -> bool:
+    return mark.kind == NOTE and any(view.is_hidden(ranges, n) for n in mark.body.get("source", ()))
+
+
+def _summary(tx: Transaction, state: SessionState, some: Segment) -> dict[str, Json]:
+    said = tx.record(state.id, some.number)
+    return {} if said is None else dict(said.body)

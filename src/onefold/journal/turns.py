@@ -1,0 +1,208 @@
+"""Turns: one writer at a time, from an input to its settled answer, and the inputs that wait for one.
+
+The open turn is the session's writer fence: the number of its `turn.started`. An append that names another turn is
+refused inside its own transaction, so a writer that lost its turn cannot write, however late it comes. The lease only
+says when others need not wait any longer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from onefold.errors import OnefoldError
+from onefold.journal import view
+from onefold.journal.contract import Journal, segment
+from onefold.journal.refusals import conflict, lost, own
+from onefold.journal.seam import Transaction
+from onefold.journal.view import known
+from onefold.messages import draft, encode
+from onefold.messages.codecs import PLAIN, no_results
+from onefold.model import (
+    INPUT_QUEUED,
+    INPUT_TAKEN,
+    MESSAGE,
+    TURN_SETTLED,
+    TURN_STARTED,
+    Draft,
+    Held,
+    HolderId,
+    Lease,
+    OpenTurn,
+    Outcome,
+    Ranges,
+    Record,
+    SessionState,
+    TurnClaim,
+)
+
+
+def start(
+    journal: Journal, session: str, who: HolderId, *, owner: str | None = None, lease: float = 30.0
+) -> TurnClaim | Held:
+    """Begins a turn, unless another one is open whose writer still says that it lives."""
+    if lease <= 0:
+        raise OnefoldError(f"session {session!r}: a turn's lease is a number of seconds above 0, not {lease}")
+
+    def work(tx: Transaction) -> TurnClaim | Held:
+        state = known(tx, session)
+        if (current := _open(journal, tx, state)) is not None:
+            if tx.now < current.until:
+                return Held("held", current.until)
+            state = close(journal, tx, state, "interrupted", f"its writer was not heard of again: {current.holder}")
+        body = {"owner": owner, "lease": lease, "holder": asdict(who)}
+        begun = journal.draft(TURN_STARTED, body, actor=owner)
+        state = journal.add(tx, state, begun._replace(turn=begun.id))
+        tx.put_session(state)
+        until = tx.now + lease
+        journal.leases.put_turn(tx, session, Lease(begun.id, state.last, until, lease))
+        return TurnClaim(session, begun.id, state.last, owner, lease, until, os.getpid())
+
+    return journal.backend.write(session, work)
+
+
+def renew(journal: Journal, turn: TurnClaim) -> float | None:
+    """Says that the turn's writer lives. None: the turn is over."""
+    own(turn)
+
+    def work(tx: Transaction) -> float | None:
+        if known(tx, turn.session).turn != turn.number:
+            return None
+        until = tx.now + turn.lease
+        journal.leases.put_turn(tx, turn.session, Lease(turn.id, turn.number, until, turn.lease))
+        return until
+
+    return journal.backend.write(turn.session, work)
+
+
+def end(journal: Journal, turn: TurnClaim, outcome: Outcome = "settled", cause: str | None = None) -> None:
+    """Ends a turn. Said again, nothing happens; if somebody else ended it in another way, that is `TurnLost`."""
+    own(turn)
+
+    def work(tx: Transaction) -> None:
+        state = known(tx, turn.session)
+        if state.turn == turn.number:
+            tx.put_session(close(journal, tx, state, outcome, cause))
+        elif (ended := settled(tx, turn)) is None or ended.body["outcome"] != outcome:
+            raise lost(tx, turn)
+
+    journal.backend.write(turn.session, work)
+
+
+def stop(journal: Journal, session: str, *, cause: str | None = None, actor: str | None = None) -> OpenTurn | None:
+    """Ends the open turn from outside, whoever writes in it: it is cancelled. None if none was open."""
+
+    def work(tx: Transaction) -> OpenTurn | None:
+        state = known(tx, session)
+        if (current := _open(journal, tx, state)) is not None:
+            tx.put_session(close(journal, tx, state, "cancelled", cause, actor=actor))
+        return current
+
+    return journal.backend.write(session, work)
+
+
+def current(journal: Journal, session: str) -> OpenTurn | None:
+    """The turn that is open, and until when its writer is left alone."""
+    return journal.backend.read(lambda tx: _open(journal, tx, known(tx, session)))
+
+
+def settled(tx: Transaction, turn: TurnClaim) -> Record | None:
+    """How a turn ended, if it did."""
+    number = turn.number + 1
+    while page := tx.records(turn.session, number, 1 << 62, 500):
+        for record in page:
+            if record.kind == TURN_SETTLED and record.turn == turn.id:
+                return record
+        number = page[-1].number + 1
+    return None
+
+
+def close(
+    journal: Journal,
+    tx: Transaction,
+    state: SessionState,
+    outcome: Outcome,
+    cause: str | None,
+    *,
+    actor: str | None = None,
+    stays: int | None = None,
+) -> SessionState:
+    """Ends the open turn. Unless it settled by itself, the calls it left open get results that say so, since no
+    provider takes a call without one; those after `stays` are about to be hidden, and need none."""
+    started = tx.record(state.id, state.turn)
+    if started is None or started.turn is None:
+        return state
+    if outcome != "settled":
+        stop = min(state.last, state.last if stays is None else stays) + 1
+        hidden = segment(tx, state.id, state.head).hidden
+        why = f"the turn was {outcome} before it came"
+        for call, waiting in _unanswered(tx, state.id, stop, hidden, started.turn):
+            format = call.format or PLAIN
+            for body in no_results(format, waiting, why):
+                state = journal.add(tx, state, draft(body, journal.new_id, format=format, turn=started.turn))
+    ended = {"outcome": outcome, "cause": cause}
+    state = journal.add(tx, state, journal.draft(TURN_SETTLED, ended, turn=started.turn, actor=actor))
+    journal.leases.drop_turn(tx, state.id)
+    return state
+
+
+def _unanswered(
+    tx: Transaction, session: str, stop: int, hidden: Ranges, turn: str
+) -> Iterator[tuple[Record, list[str]]]:
+    """The messages of a turn with calls that have no result, and which."""
+    for members in view.open_groups(tx, session, stop, hidden):
+        said = [r for n in members if (r := view.record(tx, session, n)) is not None and r.header is not None]
+        answered = {id for r in said if r.header for id in r.header.closes}
+        for call in said:
+            waiting = [id for id in call.header.opens if id not in answered] if call.header else []
+            if call.turn == turn and waiting:
+                yield call, waiting
+
+
+def _open(journal: Journal, tx: Transaction, state: SessionState) -> OpenTurn | None:
+    started = tx.record(state.id, state.turn) if state.turn else None
+    if started is None or started.turn is None:
+        return None
+    body = started.body
+    until = journal.leases.turn_until(tx, state.id, started)
+    return OpenTurn(started.turn, started.number, body["owner"], HolderId(**body["holder"]), started.at, until)
+
+
+# ---------------------------------------------------------------------- inputs that wait for a turn
+
+
+def queue(journal: Journal, session: str, message: Draft, *, key: str | None = None) -> int:
+    """Keeps an input until a turn takes it."""
+    return journal.append(session, [message._replace(kind=INPUT_QUEUED)], key=key).numbers[0]
+
+
+def take(journal: Journal, session: str, *, turn: TurnClaim | None = None, key: str | None = None) -> Record | None:
+    """Takes the oldest input that waits, as a message of this session. Nobody else gets the same one."""
+    if turn is not None:
+        own(turn)
+
+    def work(tx: Transaction) -> Record | None:
+        state = known(tx, session)
+        if key is not None and (use := tx.key(session, key)) is not None:
+            before = tx.record(session, use.first)
+            if before is None or before.kind != INPUT_TAKEN:
+                raise conflict(session, key, use)
+            return tx.record(session, use.first + 1)
+        if turn is not None and state.turn != turn.number:
+            raise lost(tx, turn)
+        number = tx.next_input(session)
+        queued = tx.record(session, number) if number is not None else None
+        if queued is None:
+            return None
+        within = turn.id if turn is not None else None
+        state = journal.add(tx, state, journal.draft(INPUT_TAKEN, {"input": number}, turn=within, key=key))
+        message = Draft(
+            journal.new_id(), MESSAGE, queued.body, encode(queued.body), queued.format, queued.header, turn=within,
+            actor=queued.actor,
+        )  # fmt: skip
+        state = journal.add(tx, state, message)
+        tx.put_session(state)
+        return tx.record(session, state.last)
+
+    return journal.backend.write(session, work)

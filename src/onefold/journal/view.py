@@ -1,0 +1,253 @@
+"""A session as it is seen: a fork's past in its parent, without what is hidden, with what stands in every context.
+
+Everything that reads a journal by number goes through here, so that a fork reads like any other session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from onefold.errors import SessionNotFound
+from onefold.journal.seam import Heading, Transaction
+from onefold.messages.codecs import estimate
+from onefold.messages.frame import framed, noted
+from onefold.messages.groups import group
+from onefold.model import (
+    MESSAGE,
+    NOTE,
+    PIN_ADDED,
+    PIN_REMOVED,
+    TURN_SETTLED,
+    Note,
+    Ranges,
+    Record,
+    Segment,
+    SessionState,
+)
+
+Stretch = tuple[int, int]
+"""From a number up to, but not including, another."""
+
+
+def known(tx: Transaction, session: str) -> SessionState:
+    state = tx.session(session)
+    if state is None:
+        raise SessionNotFound(session, deleted=tx.deleted(session) is not None)
+    return state
+
+
+# ---------------------------------------------------------------------- whose records, and which of them
+
+
+def parts(tx: Transaction, session: str, start: int, stop: int) -> list[tuple[str, int, int]]:
+    """Whose records start ≤ number < stop are, the oldest first: a fork's early ones are its parent's."""
+    found: list[tuple[str, int, int]] = []
+    state: SessionState | None = known(tx, session)
+    while state is not None and start < stop:
+        own = max(start, state.forked_at + 1)
+        if own < stop:
+            found.append((state.id, own, stop))
+        stop = min(stop, state.forked_at + 1)
+        state = tx.session(state.parent) if state.parent is not None else None
+    return found[::-1]
+
+
+def visible(hidden: Ranges, start: int, stop: int) -> Iterator[Stretch]:
+    """What is left of a stretch without the hidden ranges."""
+    for first, last in hidden:
+        if start < min(first, stop):
+            yield start, min(first, stop)
+        start = max(start, last + 1)
+    if start < stop:
+        yield start, stop
+
+
+def hide(hidden: Ranges, *more: tuple[int, int]) -> Ranges:
+    """The ranges with more of them, joined where they touch."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted((*hidden, *more)):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+def is_hidden(hidden: Ranges, number: int) -> bool:
+    return any(first <= number <= last for first, last in hidden)
+
+
+def same_before(cut: int, one: Ranges, other: Ranges) -> bool:
+    """Whether two views hide the same records before a cut: then a summary of one is a summary of the other."""
+    return [*visible(one, 1, cut)] == [*visible(other, 1, cut)]
+
+
+def record(tx: Transaction, session: str, number: int) -> Record | None:
+    found = [tx.record(owner, number) for owner, _, _ in parts(tx, session, number, number + 1)]
+    return found[0] if found else None
+
+
+def records(tx: Transaction, session: str, start: int, stop: int, limit: int) -> list[Record]:
+    found: list[Record] = []
+    for owner, first, end in parts(tx, session, start, stop):
+        if len(found) < limit:
+            found += tx.records(owner, first, end, limit - len(found))
+    return found
+
+
+def messages(tx: Transaction, session: str, start: int, stop: int, hidden: Ranges = ()) -> list[Record]:
+    return [r for owner, a, b in _seen(tx, session, start, stop, hidden) for r in tx.messages(owner, a, b)]
+
+
+def headers(
+    tx: Transaction, session: str, start: int, stop: int, hidden: Ranges = (), *, tools_only: bool = False
+) -> list[Heading]:
+    seen = _seen(tx, session, start, stop, hidden)
+    return [h for owner, a, b in seen for h in tx.headers(owner, a, b, tools_only=tools_only)]
+
+
+def tokens(tx: Transaction, session: str, start: int, stop: int, hidden: Ranges = ()) -> int:
+    return sum(tx.tokens(owner, a, b) for owner, a, b in _seen(tx, session, start, stop, hidden))
+
+
+def last_user(tx: Transaction, session: str, stop: int, hidden: Ranges = ()) -> int | None:
+    """The newest message of a user before a number."""
+    for owner, a, b in reversed([*_seen(tx, session, 1, stop, hidden)]):
+        if (number := tx.last_user(owner, a, b)) is not None:
+            return number
+    return None
+
+
+def _seen(tx: Transaction, session: str, start: int, stop: int, hidden: Ranges) -> Iterator[tuple[str, int, int]]:
+    for owner, first, end in parts(tx, session, start, stop):
+        for a, b in visible(hidden, first, end):
+            yield owner, a, b
+
+
+# ---------------------------------------------------------------------- boundaries
+
+
+def segment(tx: Transaction, session: str, number: int) -> Segment | None:
+    """A segment of a session, or of its past in its parent."""
+    found = [tx.segment(owner, number) for owner, _, _ in parts(tx, session, number, number + 1)]
+    return found[0] if found else None
+
+
+def segment_at(tx: Transaction, session: str, number: int) -> Segment | None:
+    """The segment in force at a number."""
+    for owner, _, end in reversed(parts(tx, session, 1, number + 1)):
+        if (found := tx.segment_at(owner, end - 1)) is not None:
+            return found
+    return None
+
+
+def segments(tx: Transaction, session: str, stop: int) -> Iterator[Segment]:
+    """Every boundary before a number, the newest first, those of its past in its parent included."""
+    number = stop - 1
+    while number > 0 and (found := segment_at(tx, session, number)) is not None:
+        yield found
+        number = found.number - 1
+
+
+def summary(tx: Transaction, session: str, of: Segment) -> Record | None:
+    """The record that holds a segment's summary."""
+    return None if of.summary is None else record(tx, session, of.summary)
+
+
+def open_groups(tx: Transaction, session: str, stop: int, hidden: Ranges) -> list[list[int]]:
+    """The messages before `stop` that make calls without all their results, each with the others of its group. What a
+    turn left open that was over by then counts as closed."""
+    start = next((s.cut for s in segments(tx, session, stop) if s.cut < stop), 1)
+    if not _unanswered(headers(tx, session, start, stop, hidden, tools_only=True)):
+        return []
+    found = headers(tx, session, start, stop, hidden)
+    turn = {h.number: h.turn for h in found}
+    waiting = [g for g in group((h.number, h.header) for h in found).groups if not g.closed]
+    over = _over(tx, session, {turn[g.first] for g in waiting}, waiting[0].first, stop) if waiting else set()
+    return [g.members for g in waiting if turn[g.first] not in over]
+
+
+def _over(tx: Transaction, session: str, turns: set[str | None], start: int, stop: int) -> set[str | None]:
+    """Those of some turns that were settled in a stretch."""
+    over: set[str | None] = set()
+    while start < stop and (page := records(tx, session, start, stop, 500)):
+        over |= {r.turn for r in page if r.kind == TURN_SETTLED and r.turn in turns}
+        start = page[-1].number + 1
+    return over - {None}
+
+
+def _unanswered(calls: Iterable[Heading]) -> bool:
+    """A quick look: whether any call may be without its result."""
+    waiting: set[str] = set()
+    for h in calls:
+        waiting -= {*h.header.closes}
+        waiting |= {*h.header.opens}
+    return bool(waiting)
+
+
+# ---------------------------------------------------------------------- what stands in every context
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What stands in every context, wherever the cut lies."""
+
+    pinned: frozenset[int] = frozenset()
+    """Messages that stay verbatim."""
+    notes: tuple[Note, ...] = ()
+
+    def tokens(self) -> int:
+        return estimate(noted(self.notes)) if self.notes else 0
+
+
+def standing(tx: Transaction, session: str, stop: int, hidden: Ranges) -> Standing:
+    """The pins and notes before a number. A note is part of the conversation, so an undo takes it back too; a pin is
+    somebody's decision about a message, and holds as long as that is in view."""
+    pinned: set[int] = set()
+    notes: dict[tuple[str, str], Note] = {}
+    for owner, first, end in parts(tx, session, 1, stop):
+        for mark in tx.marks(owner, first, end):
+            if mark.kind == PIN_ADDED:
+                pinned |= {*mark.body["numbers"]}
+            elif mark.kind == PIN_REMOVED:
+                pinned -= {*mark.body["numbers"]}
+            elif mark.kind == NOTE and not is_hidden(hidden, mark.number):
+                _take_down(notes, mark)
+    return Standing(frozenset(n for n in pinned if not is_hidden(hidden, n)), tuple(notes.values()))
+
+
+def _take_down(notes: dict[tuple[str, str], Note], mark: Record) -> None:
+    body = mark.body
+    key = body.get("key") or f"#{mark.number}"
+    notes.pop((body["kind"], key), None)
+    if body["text"]:
+        notes[body["kind"], key] = Note(mark.number, body["kind"], body["text"], key, mark.actor, mark.at)
+
+
+def pinned_messages(tx: Transaction, session: str, standing: Standing, stop: int) -> list[Record]:
+    """Those before a number, in order."""
+    found = (record(tx, session, n) for n in sorted(standing.pinned) if n < stop)
+    return [r for r in found if r is not None and r.kind == MESSAGE]
+
+
+def size(
+    tx: Transaction,
+    session: str,
+    *,
+    cut: int,
+    last: int,
+    kept: Sequence[int] = (),
+    hidden: Ranges = (),
+    summary: str | None = None,
+) -> int:
+    """The size of a context, from what it is made of."""
+    stands = standing(tx, session, last + 1, hidden)
+    verbatim = {*kept, *(n for n in stands.pinned if n < cut)}
+    by_name = (record(tx, session, n) for n in verbatim)
+    return (
+        (estimate(framed(summary)) if summary is not None else 0)
+        + stands.tokens()
+        + sum(r.header.tokens for r in by_name if r is not None and r.header is not None)
+        + tokens(tx, session, cut, last + 1, hidden)
+    )
