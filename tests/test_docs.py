@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ import typer.main
 import onefold
 from onefold import errors, model
 from onefold.cli.app import app
-from onefold.journal import history
+from onefold.journal import history, marks, turns
 from onefold.messages import draft
-from onefold.model import Claim, HolderId, Record
+from onefold.model import Claim, HolderId, Record, TurnClaim
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -285,40 +285,82 @@ def test_the_examples_of_the_readme_and_the_quickstart_are_type_checked() -> Non
 
 
 def _every_record() -> list[Record]:
-    """A session to which everything happened, with a clock and ids of its own."""
+    """Sessions to which everything happened, with a clock and ids of their own: before an erasure, and after it."""
     count = itertools.count(1)
     clock = [1767225600.0]
-    who = HolderId(host="laptop", pid=4711, thread="MainThread", agent="builder", nonce="9f2c")
 
     def ids() -> str:
         return f"id-{next(count)}"
 
     with onefold.open("memory:", clock=lambda: clock[0], ids=ids, agent="builder") as store:
-        session, journal = store.session("fix-the-build"), store.journal
-        session.append({"role": "user", "content": "Why does the build fail?"}, key="input-1", actor="ana")
-        session.append({"role": "assistant", "content": "A test needs the network."})
-        for trigger, actor in (("threshold", "builder"), ("manual", "ana")):
-            journal.request(session.id, trigger=trigger, base=1, attempts=2, actor=actor)
-        journal.fail(_claimed(journal.claim(session.id, who)), "the summary is empty", 2.0)
-        clock[0] += 2.0
-        journal.fail(_claimed(journal.claim(session.id, who)), "TimeoutError: no answer", 2.0)
-        journal.request(session.id, trigger="overflow", base=1, instructions="Keep file names.")
-        follow_up = draft({"role": "user", "content": "Go on."}, ids)
-        claim = _claimed(journal.claim(session.id, who))
-        journal.commit(claim, "Ana asked why the build fails.", 3, kept=(2,), follow_up=follow_up)
-        session.take()
-        journal.request(session.id)
-        session.cancel()
-        journal.request(session.id)
-        history.restore(journal, session.id, 1, expect_head=session.head)
-        session.alias("agent-7f3a")
-        journal.backend.write(session.id, lambda tx: tx.add_input(session.id, 3))
-        store.verify(fix=True)
-        return list(session.read())
+        session = store.session("fix-the-build")
+        _compactions(store, session, clock, ids)
+        _turns(store, session, clock)
+        _marks(store, session)
+        session.undo()
+        session.redo()
+        fork = session.fork("branch", id="try-another-way")
+        kept = store.session("kept-by-its-agent", keeper="agent")
+        kept.append({"role": "user", "content": "Why does the build fail?"})
+        kept.observe("acp", ("usage fell from 90,000 to 4,000", "a line of its log"))
+        kept.keep("onefold")
+        before = list(session.read())
+        session.erase(session.queue({"role": "user", "content": "My key is 1234."}))
+        session.erase(2)
+        return [*before, *session.read(), *fork.read(), *kept.read()]
+
+
+_WHO = HolderId(host="laptop", pid=4711, thread="MainThread", agent="builder", nonce="9f2c")
+
+
+def _compactions(store: onefold.Store, session: onefold.Session, clock: list[float], ids: Callable[[], str]) -> None:
+    journal = store.journal
+    session.append({"role": "user", "content": "Why does the build fail?"}, key="input-1", actor="ana")
+    session.append({"role": "assistant", "content": "A test needs the network."})
+    for trigger, actor in (("threshold", "builder"), ("manual", "ana")):
+        journal.request(session.id, trigger=trigger, base=1, attempts=2, actor=actor)
+    journal.fail(_claimed(journal.claim(session.id, _WHO)), "the summary is empty", 2.0)
+    clock[0] += 2.0
+    journal.fail(_claimed(journal.claim(session.id, _WHO)), "TimeoutError: no answer", 2.0)
+    journal.request(session.id, trigger="overflow", base=1, instructions="Keep file names.")
+    follow_up = draft({"role": "user", "content": "Go on."}, ids)
+    claim = _claimed(journal.claim(session.id, _WHO))
+    journal.commit(claim, "Ana asked why the build fails.", 3, kept=(2,), follow_up=follow_up)
+    session.take()
+    journal.request(session.id)
+    session.cancel()
+    journal.request(session.id)
+    history.restore(journal, session.id, 1, expect_head=session.head)
+    session.alias("agent-7f3a")
+    journal.backend.write(session.id, lambda tx: tx.add_input(session.id, 3))
+    store.verify(fix=True)
+
+
+def _turns(store: onefold.Store, session: onefold.Session, clock: list[float]) -> None:
+    """One whose writer dies, and one that settles."""
+    died = _begun(turns.start(store.journal, session.id, _WHO, owner="gateway"))
+    call = {"id": "call-1", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    said = [{"role": "user", "content": "Mend it."}, {"role": "assistant", "tool_calls": [call]}]
+    store.journal.append(session.id, [draft(m, store.journal.new_id) for m in said], turn=died)
+    clock[0] += 31.0
+    lives = _begun(turns.start(store.journal, session.id, _WHO, owner="gateway"))
+    store.journal.append(session.id, [draft({"role": "user", "content": "And now?"}, store.journal.new_id)], turn=lives)
+    turns.end(store.journal, lives)
+
+
+def _marks(store: onefold.Store, session: onefold.Session) -> None:
+    session.pin(2, actor="ana")
+    session.unpin(2, actor="ana")
+    marks.note(store.journal, session.id, "rule", "Do not push.", key="push", actor="ana", source=(2,))
 
 
 def _claimed(answer: object) -> Claim:
     assert isinstance(answer, Claim)
+    return answer
+
+
+def _begun(answer: object) -> TurnClaim:
+    assert isinstance(answer, TurnClaim)
     return answer
 
 

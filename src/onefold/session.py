@@ -14,6 +14,7 @@ from onefold.compaction.summarizers import Summarizer, extract
 from onefold.errors import InvalidMessage, Moved, OnefoldError, TooLarge
 from onefold.journal import history, marks, privacy, turns, view
 from onefold.journal.contract import Journal
+from onefold.journal.refusals import check_name
 from onefold.journal.seam import Transaction
 from onefold.messages import draft
 from onefold.model import (
@@ -30,7 +31,6 @@ from onefold.model import (
     Keeper,
     Note,
     OpenTurn,
-    Ranges,
     Record,
     Segment,
     SessionState,
@@ -39,6 +39,8 @@ from onefold.model import (
 from onefold.turn import Turn, begin
 
 MESSAGE_LIMIT = 64 << 20
+_REMEMBERED = 1000
+"""Stretches of its own messages that a handle remembers since it looked last."""
 
 
 class Session:
@@ -66,7 +68,7 @@ class Session:
         self._turns: MutableSet[Turn] = turns if turns is not None else weakref.WeakSet()
         self._measured: int | None = None
         self._seen: int | None = None
-        self._wrote: Ranges = ()  # since then
+        self._wrote: list[tuple[int, int]] = []  # since then
 
     def __repr__(self) -> str:
         return f"Session({self.id!r})"
@@ -126,7 +128,7 @@ class Session:
 
         begins, tail, last, live = self._journal.backend.read(look)
         if segment is None:
-            self._measured, self._seen, self._wrote = begins.segment.number, last, ()
+            self._measured, self._seen, self._wrote = begins.segment.number, last, []
         return render(begins, tail, last, live)
 
     def compact(
@@ -312,17 +314,22 @@ class Session:
             return state, [h.number for h in tx.headers(self.id, seen + 1, state.last + 1)]
 
         state, since = self._journal.backend.read(look)
-        if unseen := [n for n in since if not view.is_hidden(self._wrote, n)]:
+        if unseen := [n for n in since if not any(a <= n <= b for a, b in self._wrote)]:
             raise Moved(
                 f"session {self.id!r} has messages that this handle has not seen, from record {unseen[0]} on; "
                 "look at context() first, then decide"
             )
         moved = how(self._journal, self.id, expect_head=state.head, seen=state.last)
-        self._measured, self._seen, self._wrote = moved.number, moved.number, ()
+        self._measured, self._seen, self._wrote = moved.number, moved.number, []
         return moved
 
     def _wrote_up_to(self, numbers: Sequence[int]) -> None:
-        self._wrote = view.hide(self._wrote, (numbers[0], numbers[-1]))
+        wrote = self._wrote
+        if wrote and wrote[-1][1] + 1 == numbers[0]:
+            wrote[-1] = (wrote[-1][0], numbers[-1])
+        else:
+            wrote.append((numbers[0], numbers[-1]))
+            del wrote[:-_REMEMBERED]
 
     def _drafts(self, messages: Json | Sequence[Json], format: str | None, actor: str | None) -> list[Draft]:
         given = list(messages) if isinstance(messages, list | tuple) else [messages]
@@ -353,9 +360,3 @@ def _rewound(to: int, journal: Journal, session: str, *, expect_head: int, seen:
 def _bytes(data: str) -> int:
     """The size of a JSON text, counted only where it can matter."""
     return len(data.encode()) if len(data) * 4 > MESSAGE_LIMIT else len(data)
-
-
-def check_name(what: str, name: str) -> None:
-    """Ids and keys are short and printable, so that they can be stored, shown and typed."""
-    if not 0 < len(name) <= 512 or not name.isprintable():
-        raise OnefoldError(f"{what} {name!r:.80} will not do: use 1 to 512 printable characters")

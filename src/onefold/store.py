@@ -14,11 +14,12 @@ from onefold.errors import SessionNotFound, StoreError
 from onefold.journal import marks, privacy
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryBackend
+from onefold.journal.refusals import check_name
 from onefold.journal.seam import Backend
 from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.verify import heal, verify
 from onefold.model import Clock, Compaction, Deleted, Ids, Keeper, Report, SessionState, random_id, system_clock
-from onefold.session import Session, check_name
+from onefold.session import Session
 from onefold.turn import Turn
 
 _PAGE = 500

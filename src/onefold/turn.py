@@ -14,6 +14,7 @@ from typing import Protocol
 from onefold.errors import Busy, OnefoldError, SessionNotFound, TurnLost
 from onefold.journal import turns
 from onefold.journal.contract import Journal
+from onefold.journal.refusals import check_name
 from onefold.model import Appended, Draft, Held, HolderId, Json, Outcome, Record, TurnClaim
 
 log = logging.getLogger("onefold")
@@ -63,6 +64,8 @@ class Turn:
         actor: str | None = None,
     ) -> Appended:
         """Adds messages to the turn, all or none; `TurnLost`, and nothing written, once it is over."""
+        if key is not None:
+            check_name("key", key)
         drafts = self._drafts(messages, format, actor)
         with self._noticing():
             done = self._journal.append(self.claim.session, drafts, key=key, turn=self.claim)

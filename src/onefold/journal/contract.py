@@ -33,7 +33,7 @@ from onefold.errors import (
 from onefold.journal import fold, reading, view
 from onefold.journal.fold import boundary
 from onefold.journal.leases import PatientLeases
-from onefold.journal.refusals import conflict, lost, may_compact, own, refused
+from onefold.journal.refusals import check_name, conflict, lost, may_compact, own, refused
 from onefold.journal.seam import Backend, Taken, Transaction
 from onefold.journal.verify import heal
 from onefold.journal.view import known
@@ -473,6 +473,7 @@ class Journal:
 
     def name(self, tx: Transaction, state: SessionState, alias: str, actor: str | None = None) -> SessionState:
         """Makes a session known by one more id. Said again, nothing happens; no two sessions share one."""
+        check_name("alias", alias)
         owner = alias if tx.session(alias) is not None else tx.owner(alias)
         if owner == state.id:
             return state

@@ -109,7 +109,6 @@ def fork(
         inherits = _as_of(tx, parent, upto)
         upto = _landing(tx, parent, upto, inherits.hidden)
         inherits = _as_of(tx, parent, upto)
-        said = view.summary(tx, parent, inherits)
         state = fold.newborn(child, tx.now)._replace(last=upto, tokens=origin.tokens)
         body = {"parent": parent, "at": upto, "kind": kind}
         state = journal.add(tx, state, journal.draft(FORK, body, actor=actor))
@@ -117,6 +116,7 @@ def fork(
             inherits, state, base=None, source="forked", summary_of=inherits.summary, session=child
         )
         if upto != origin.last:
+            said = view.summary(tx, parent, inherits)
             opened["tokens_after"] = view.size(
                 tx, parent, cut=inherits.cut, last=upto, kept=inherits.kept, hidden=inherits.hidden,
                 summary=None if said is None else said.body["summary"],

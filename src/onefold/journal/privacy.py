@@ -164,10 +164,10 @@ def _can_be_erased(tx: Transaction, state: SessionState, number: int) -> None:
 def _copies(tx: Transaction, state: SessionState, number: int) -> list[int]:
     """An input and the message it became are the same content."""
     numbers = {number}
-    before = tx.record(state.id, number - 1) if number > 1 else None
-    if before is not None and before.kind == INPUT_TAKEN:
+    record, before = tx.record(state.id, number), tx.record(state.id, number - 1)
+    if before is not None and before.kind == INPUT_TAKEN and not before.body.get("erased"):
         numbers.add(before.body["input"])
-    if (taken := _taken(tx, state, number)) is not None:
+    if record is not None and record.kind == INPUT_QUEUED and (taken := _taken(tx, state, number)) is not None:
         numbers.add(taken + 1)
     return sorted(numbers)
 

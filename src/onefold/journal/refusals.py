@@ -56,3 +56,9 @@ def refused(kind: type[CommitRefused], claim: Claim, why: str) -> CommitRefused:
         session=claim.session,
         compaction=claim.compaction,
     )
+
+
+def check_name(what: str, name: str) -> None:
+    """Ids and keys are short and printable, so that they can be stored, shown and typed."""
+    if not 0 < len(name) <= 512 or not name.isprintable():
+        raise OnefoldError(f"{what} {name!r:.80} will not do: use 1 to 512 printable characters")

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from onefold.errors import OnefoldError
 from onefold.journal import view
 from onefold.journal.contract import Journal, segment
-from onefold.journal.refusals import conflict, lost, own
+from onefold.journal.refusals import check_name, conflict, lost, own
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages import draft, encode
@@ -174,6 +174,8 @@ def _open(journal: Journal, tx: Transaction, state: SessionState) -> OpenTurn | 
 
 def queue(journal: Journal, session: str, message: Draft, *, key: str | None = None) -> int:
     """Keeps an input until a turn takes it."""
+    if key is not None:
+        check_name("key", key)
     return journal.append(session, [message._replace(kind=INPUT_QUEUED)], key=key).numbers[0]
 
 
@@ -181,6 +183,8 @@ def take(journal: Journal, session: str, *, turn: TurnClaim | None = None, key: 
     """Takes the oldest input that waits, as a message of this session. Nobody else gets the same one."""
     if turn is not None:
         own(turn)
+    if key is not None:
+        check_name("key", key)
 
     def work(tx: Transaction) -> Record | None:
         state = known(tx, session)

@@ -92,8 +92,8 @@ def convert(messages: Iterable[tuple[str, Json]], format: str) -> list[Json]:
 
 def no_results(format: str, ids: Iterable[str], why: str) -> list[Json]:
     """Results for calls that will get none, in the format of the call: no provider takes a call without one."""
-    never = [Said("tool", (Result(id, f"(no result: {why})", failed=True),)) for id in ids]
-    return codec(format).write(never)
+    never = tuple(Result(id, f"(no result: {why})", failed=True) for id in ids)
+    return codec(format).write([Said("tool", never)])
 
 
 def draft(

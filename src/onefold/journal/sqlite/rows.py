@@ -55,6 +55,7 @@ class SqliteTransaction:
         self.now = now
         self.put: dict[str, SessionState | None] = {}
         self._states = states
+        self._looked: dict[str, SessionState | None] = {}  # one view: what was read once stays so, but for own writes
         self.witness: tuple[str, int, str] | None = None
         """Session, number and id of a record that it added: there after the commit, or nothing is."""
 
@@ -123,8 +124,10 @@ class SqliteTransaction:
             return self.put[session]
         if session in self._states:
             return self._states[session]
-        rows = self.run("session", session)
-        return SessionState(*rows[0][:-1]) if rows else None
+        if session not in self._looked:
+            rows = self.run("session", session)
+            self._looked[session] = SessionState(*rows[0][:-1]) if rows else None
+        return self._looked[session]
 
     def put_session(self, state: SessionState) -> None:
         self.put[state.id] = state
