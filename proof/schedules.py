@@ -1,0 +1,411 @@
+"""Every order in which actors may use one session, to a depth: a transaction is the atom, and nothing else matters.
+
+An actor knows what a process knows: the segment it saw, and the claim it holds. At each step any actor does anything it
+could do, right or wrong, early or late; a crash is an actor that forgets, a zombie one that does not. States that were
+met before are not gone into again. After each step the promises are checked from the journal alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from onefold.errors import OnefoldError
+from onefold.journal import history, view
+from onefold.journal.contract import Journal
+from onefold.journal.memory import MemoryBackend, Room, Shelf
+from onefold.journal.rows import DictRows
+from onefold.journal.seam import Derived, Transaction
+from onefold.messages import draft
+from onefold.model import Claim, Draft, HolderId, Record, Segment
+
+SESSION = "s"
+LEASE, LIFE = 60.0, 150.0
+_FINAL = ("committed", "failed", "cancelled", "superseded")
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """What a process knows."""
+
+    name: str
+    seen: int = 1
+    """The segment it measured last."""
+    claim: Claim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything there is at one moment, and how it came about."""
+
+    room: Room
+    now: float
+    ids: int
+    actors: tuple[Actor, ...]
+    appended: tuple[str, ...]
+    """Contents of messages that were acknowledged."""
+    settled: tuple[tuple[str, str], ...] = ()
+    """Compactions that were seen in a final state."""
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A promise that does not hold, and the steps to it."""
+
+    what: str
+    path: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Explored:
+    states: int = 0
+    steps: int = 0
+    depth: int = 0
+    refused: int = 0
+    broken: Broken | None = None
+
+
+class Stage:
+    """One journal on which every world is set up in turn."""
+
+    def __init__(self, journal: Callable[[MemoryBackend, Callable[[], str]], Journal] | None = None) -> None:
+        self.now = 0.0
+        self._ids = 0
+        self.backend = MemoryBackend(clock=lambda: self.now)
+        make = journal or (lambda backend, ids: Journal(backend, ids=ids))
+        self.journal = make(self.backend, self._id)
+
+    def _id(self) -> str:
+        self._ids += 1
+        return f"id-{self._ids}"
+
+    def begin(self, actors: int) -> World:
+        self.now, self._ids = 1000.0, 0
+        self.backend._room = Room()
+        self.journal.create(SESSION)
+        self.journal.append(SESSION, [self._message("first"), self._message("second")])
+        names = tuple(Actor(name) for name in "ABC"[:actors])
+        return World(self.backend._room, self.now, self._ids, names, ("first", "second"))
+
+    def _message(self, content: str) -> Draft:
+        return draft({"role": "user", "content": content}, self._id)
+
+    def after(self, world: World, actor: int, act: str) -> tuple[World, str | None] | None:
+        """The world after one step, and what was refused; None if the step makes no sense there."""
+        me = world.actors[actor]
+        self.backend._room, self.now, self._ids = _copy(world.room), world.now, world.ids
+        refused = None
+        try:
+            known = ACTS[act](self, me)
+        except OnefoldError as error:
+            known, refused = me, type(error).__name__
+        if known is None:
+            return None
+        actors = (*world.actors[:actor], known, *world.actors[actor + 1 :])
+        appended = world.appended
+        if act == "append" and refused is None:
+            appended = (*appended, f"message {len(world.appended)}")
+        then = World(
+            self.backend._room, self.now, self._ids, actors, appended, world.settled, (*world.path, f"{me.name} {act}")
+        )
+        return replace(then, settled=self._settled(then)), refused
+
+    def _settled(self, world: World) -> tuple[tuple[str, str], ...]:
+        found = world.room.shelves[SESSION].rows.derived.compactions.values()
+        return tuple(sorted((c.id, c.state) for c in found if c.state in _FINAL))
+
+    def read(self, world: World, look: Callable[[Transaction], object]) -> object:
+        self.backend._room, self.now = world.room, world.now
+        return self.backend.read(look)
+
+
+# ---------------------------------------------------------------------- what an actor may do
+
+
+def _append(stage: Stage, me: Actor) -> Actor:
+    count = sum(1 for r, _ in stage.backend._room.shelves[SESSION].records if r.kind == "message")
+    stage.journal.append(SESSION, [stage._message(f"message {count}")])
+    return me
+
+
+def _look(stage: Stage, me: Actor) -> Actor | None:
+    head = stage.journal.state(SESSION).head
+    return None if head == me.seen else replace(me, seen=head)
+
+
+def _request(stage: Stage, me: Actor) -> Actor:
+    stage.journal.request(SESSION, base=me.seen, attempts=2)
+    return me
+
+
+def _claim(stage: Stage, me: Actor) -> Actor | None:
+    who = HolderId("host", 1, me.name, None, "nonce")
+    got = stage.journal.claim(SESSION, who, lease=LEASE, life=LIFE)
+    return replace(me, claim=got) if isinstance(got, Claim) else me
+
+
+def _renew(stage: Stage, me: Actor) -> Actor | None:
+    if me.claim is None:
+        return None
+    stage.journal.renew(me.claim)
+    return me
+
+
+def _commit(stage: Stage, me: Actor, *, beyond: bool = False) -> Actor | None:
+    """Commits a summary of exactly what was claimed; `beyond`, with a cut that lies after it."""
+    claim = me.claim
+    if claim is None:
+        return None
+    covers = stage.backend.read(lambda tx: _covered(tx, claim))
+    cut = stage.journal.state(SESSION).last + 1 if beyond else claim.fence
+    stage.journal.commit(claim, f"covers {sorted(covers)}", cut)
+    return me
+
+
+def _fail(stage: Stage, me: Actor) -> Actor | None:
+    if me.claim is None:
+        return None
+    stage.journal.fail(me.claim, "no answer", 0.0)
+    return me
+
+
+def _cancel(stage: Stage, me: Actor) -> Actor:
+    stage.journal.cancel(SESSION)
+    return me
+
+
+def _restore(stage: Stage, me: Actor) -> Actor | None:
+    """Goes back to the segment before the one it saw."""
+    here = stage.backend.read(lambda tx: tx.segment(SESSION, me.seen))
+    if here is None or here.base is None:
+        return None
+    return replace(me, seen=history.restore(stage.journal, SESSION, here.base, expect_head=me.seen).number)
+
+
+def _undo(stage: Stage, me: Actor) -> Actor:
+    return replace(me, seen=history.undo(stage.journal, SESSION, expect_head=me.seen).number)
+
+
+def _crash(stage: Stage, me: Actor) -> Actor | None:
+    return None if me.claim is None else replace(me, claim=None)
+
+
+def _time(stage: Stage, me: Actor) -> Actor:
+    """A lease runs out. Twice that, and the attempt's longest life is over too."""
+    stage.now += LEASE + 20.0
+    return me
+
+
+ACTS: dict[str, Callable[[Stage, Actor], Actor | None]] = {
+    "append": _append,
+    "look": _look,
+    "request": _request,
+    "claim": _claim,
+    "renew": _renew,
+    "commit": _commit,
+    "commit too much": lambda stage, me: _commit(stage, me, beyond=True),
+    "fail": _fail,
+    "cancel": _cancel,
+    "restore": _restore,
+    "undo": _undo,
+    "crash": _crash,
+    "time": _time,
+}
+
+
+def _covered(tx: Transaction, claim: Claim) -> set[int]:
+    """What a good summary of a claim stands for: what the one before stands for, and the messages since."""
+    base = tx.segment(SESSION, claim.base)
+    assert base is not None
+    since = view.messages(tx, SESSION, base.cut, claim.fence, base.hidden)
+    return {r.number for r in since} | _knows(tx, base)
+
+
+def _knows(tx: Transaction, segment: Segment) -> set[int]:
+    said = view.summary(tx, SESSION, segment)
+    return set() if said is None else {int(n) for n in re.findall(r"\d+", said.body["summary"])}
+
+
+# ---------------------------------------------------------------------- the promises
+
+
+def complaint(stage: Stage, before: World | None, world: World) -> str | None:
+    """The first promise that does not hold in a world."""
+    found = stage.read(world, lambda tx: _wrong(tx, world))
+    if isinstance(found, str):
+        return found
+    if before is not None:
+        now = dict(world.settled)
+        for id, state in before.settled:
+            if now.get(id) != state:
+                return f"compaction {id} was {state} and is {now.get(id, 'open')} again"
+        return _evicted(before, world)
+    return None
+
+
+def _wrong(tx: Transaction, world: World) -> str | None:
+    state = tx.session(SESSION)
+    assert state is not None
+    records = tx.records(SESSION, 1, 1 << 30, 1 << 30)
+    if [r.number for r in records] != list(range(1, state.last + 1)):
+        return "records are not numbered without gaps"
+    segments = tx.segments(SESSION)
+    bases = [s.base for s in segments]
+    if len(set(bases)) != len(bases):
+        return "a segment has two successors"
+    if any(b.base != a.number for a, b in zip(segments, segments[1:], strict=False)):
+        return "the segments are no chain"
+    head = segments[-1]
+    if state.head != head.number:
+        return "the head is not the newest segment"
+    open_ones = tx.compactions(SESSION, open_only=True)
+    if len(open_ones) > 1:
+        return "two compactions are open"
+    if open_ones and open_ones[0].base != head.number:
+        return "an open compaction is not on the head"
+    return _lost_or_found(tx, records, head, world)
+
+
+def _lost_or_found(tx: Transaction, records: list[Record], head: Segment, world: World) -> str | None:
+    messages = [r for r in records if r.kind == "message"]
+    if sorted(r.body["content"] for r in messages) != sorted(world.appended):
+        return "what was acknowledged is not what is there"
+    knows = _knows(tx, head)
+    for message in messages:
+        hidden = view.is_hidden(head.hidden, message.number)
+        if hidden and message.number in knows:
+            return f"the summary knows message {message.number}, which was undone"
+        if not hidden and message.number < head.cut and message.number not in knows:
+            return f"message {message.number} is neither in the context nor in its summary"
+    return None
+
+
+def _evicted(before: World, world: World) -> str | None:
+    """A live attempt is ended by its own actor, by a person, or by a segment that opened; never by a zombie."""
+    then, now = _running(before), _running(world)
+    act = world.path[-1]
+    name, _, what = act.partition(" ")
+    if then is None or now is not None or what != "fail":
+        return None
+    claim = next(a.claim for a in before.actors if a.name == name)
+    if claim is not None and claim.fence != then:
+        return f"{name} ended the attempt {then}, which is another one's"
+    return None
+
+
+def _running(world: World) -> int | None:
+    found = world.room.shelves[SESSION].rows.derived.compactions.values()
+    return next((c.fence for c in found if c.state == "running"), None)
+
+
+def ends(stage: Stage, world: World) -> bool:
+    """Whether the open compaction ends, if a process lives that only ever claims, and dies each time it works."""
+    for _ in range(8):
+        if _open_id(world) is None:
+            return True
+        for act in ("time", "time", "claim"):
+            step = stage.after(world, 0, act)
+            world = world if step is None else step[0]
+    return False
+
+
+def _open_id(world: World) -> str | None:
+    found = world.room.shelves[SESSION].rows.derived.compactions.values()
+    return next((c.id for c in found if c.open), None)
+
+
+# ---------------------------------------------------------------------- the search
+
+
+def explore(
+    depth: int,
+    *,
+    actors: int = 2,
+    most: int | None = None,
+    stage: Stage | None = None,
+    acts: tuple[str, ...] = tuple(ACTS),
+) -> Explored:
+    """Goes through every order of steps to a depth, the shortest first, or until so many states were met."""
+    stage = stage or Stage()
+    first = stage.begin(actors)
+    found = Explored(states=1)
+    seen = {_essence(first)}
+    line: deque[World] = deque([first])
+    while line:
+        world = line.popleft()
+        found.depth = len(world.path) + 1
+        for then, refused in _next(stage, world, acts):
+            found.steps += 1
+            found.refused += refused
+            wrong = complaint(stage, world, then)
+            if wrong is not None:
+                found.broken = Broken(wrong, then.path)
+                return found
+            essence = _essence(then)
+            if essence in seen:
+                continue
+            seen.add(essence)
+            found.states += 1
+            if _open_id(then) is not None and not ends(stage, then):
+                found.broken = Broken("a compaction never ends", then.path)
+                return found
+            if len(then.path) < depth:
+                line.append(then)
+            if most is not None and found.states >= most:
+                return found
+    return found
+
+
+def _next(stage: Stage, world: World, acts: tuple[str, ...]) -> Iterator[tuple[World, bool]]:
+    for actor in range(len(world.actors)):
+        for act in acts:
+            if act == "time" and actor:
+                continue  # it passes for all
+            step = stage.after(world, actor, act)
+            if step is not None:
+                yield step[0], step[1] is not None
+
+
+def _essence(world: World) -> object:
+    """What of a world matters for what can come of it: not ids, nor the time itself."""
+    shelf = world.room.shelves[SESSION]
+    derived = shelf.rows.derived
+    assert derived.state is not None
+    lease = world.room.leases.get(SESSION)
+    knows = ((a.seen, 0 if a.claim is None else a.claim.fence) for a in world.actors)
+    return (
+        _records(shelf),
+        None if lease is None else (lease.fence, round(lease.until - world.now)),
+        tuple(
+            (c.state, c.attempts, c.fence, round(world.now - c.started_at) if c.started_at and c.open else None)
+            for c in derived.compactions.values()
+        ),
+        tuple(sorted(knows)),  # which of them is called A does not matter either
+    )
+
+
+def _records(shelf: Shelf) -> tuple[object, ...]:
+    return tuple(
+        (r.kind, str(r.body.get("hidden")), r.body["cut"], r.body.get("summary"))
+        if r.kind == "segment.opened"
+        else r.kind
+        for r, _ in shelf.records
+    )
+
+
+def _copy(room: Room) -> Room:
+    made = Room()
+    for id, shelf in room.shelves.items():
+        copied = Shelf()
+        copied.records = list(shelf.records)
+        d = shelf.rows.derived
+        copied.rows = DictRows(
+            Derived(d.state, dict(d.segments), dict(d.compactions), dict(d.keys), set(d.inputs), set(d.aliases))
+        )
+        made.shelves[id] = copied
+    made.leases._rows = dict(room.leases._rows)
+    made.turn_leases._rows = dict(room.turn_leases._rows)
+    return made
