@@ -7,10 +7,13 @@ met before are not gone into again. After each step the promises are checked fro
 
 from __future__ import annotations
 
+import argparse
 import re
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from onefold.errors import OnefoldError
 from onefold.journal import history, view
@@ -23,6 +26,7 @@ from onefold.model import Claim, Draft, HolderId, Record, Segment
 
 SESSION = "s"
 LEASE, LIFE = 60.0, 150.0
+KEYED = "said once"
 _FINAL = ("committed", "failed", "cancelled", "superseded")
 
 
@@ -108,13 +112,15 @@ class Stage:
         appended = world.appended
         if act == "append" and refused is None:
             appended = (*appended, f"message {len(world.appended)}")
+        if act == "append with the key" and refused is None and KEYED not in appended:
+            appended = (*appended, KEYED)
         then = World(
             self.backend._room, self.now, self._ids, actors, appended, world.settled, (*world.path, f"{me.name} {act}")
         )
         return replace(then, settled=self._settled(then)), refused
 
     def _settled(self, world: World) -> tuple[tuple[str, str], ...]:
-        found = world.room.shelves[SESSION].rows.derived.compactions.values()
+        found = _derived(world).compactions.values()
         return tuple(sorted((c.id, c.state) for c in found if c.state in _FINAL))
 
     def read(self, world: World, look: Callable[[Transaction], object]) -> object:
@@ -128,6 +134,12 @@ class Stage:
 def _append(stage: Stage, me: Actor) -> Actor:
     count = sum(1 for r, _ in stage.backend._room.shelves[SESSION].records if r.kind == "message")
     stage.journal.append(SESSION, [stage._message(f"message {count}")])
+    return me
+
+
+def _append_once(stage: Stage, me: Actor) -> Actor:
+    """The same message with the same key from everybody, as after a lost answer: it counts once."""
+    stage.journal.append(SESSION, [stage._message(KEYED)], key="the key")
     return me
 
 
@@ -201,6 +213,7 @@ def _time(stage: Stage, me: Actor) -> Actor:
 
 ACTS: dict[str, Callable[[Stage, Actor], Actor | None]] = {
     "append": _append,
+    "append with the key": _append_once,
     "look": _look,
     "request": _request,
     "claim": _claim,
@@ -242,7 +255,7 @@ def complaint(stage: Stage, before: World | None, world: World) -> str | None:
         for id, state in before.settled:
             if now.get(id) != state:
                 return f"compaction {id} was {state} and is {now.get(id, 'open')} again"
-        return _evicted(before, world)
+        return _needless(before, world) or _evicted(before, world)
     return None
 
 
@@ -256,7 +269,7 @@ def _wrong(tx: Transaction, world: World) -> str | None:
     bases = [s.base for s in segments]
     if len(set(bases)) != len(bases):
         return "a segment has two successors"
-    if any(b.base != a.number for a, b in zip(segments, segments[1:], strict=False)):
+    if any(b.base != a.number for a, b in pairwise(segments)):
         return "the segments are no chain"
     head = segments[-1]
     if state.head != head.number:
@@ -283,6 +296,21 @@ def _lost_or_found(tx: Transaction, records: list[Record], head: Segment, world:
     return None
 
 
+def _needless(before: World, world: World) -> str | None:
+    """Whoever measured an old segment opens nothing: what it asks for has been done."""
+    name, _, what = world.path[-1].partition(" ")
+    seen = next(a.seen for a in before.actors if a.name == name)
+    then, now = _derived(before), _derived(world)
+    if what == "request" and then.state is not None and seen != then.state.head:
+        opened = len(now.compactions) > len(then.compactions)
+        return f"{name} measured segment {seen}, and had the head compacted" if opened else None
+    return None
+
+
+def _derived(world: World) -> Derived:
+    return world.room.shelves[SESSION].rows.derived
+
+
 def _evicted(before: World, world: World) -> str | None:
     """A live attempt is ended by its own actor, by a person, or by a segment that opened; never by a zombie."""
     then, now = _running(before), _running(world)
@@ -297,23 +325,25 @@ def _evicted(before: World, world: World) -> str | None:
 
 
 def _running(world: World) -> int | None:
-    found = world.room.shelves[SESSION].rows.derived.compactions.values()
+    found = _derived(world).compactions.values()
     return next((c.fence for c in found if c.state == "running"), None)
 
 
 def ends(stage: Stage, world: World) -> bool:
-    """Whether the open compaction ends, if a process lives that only ever claims, and dies each time it works."""
-    for _ in range(8):
+    """Whether the open compaction ends, if a process lives that only ever claims, dies each time it works, and those
+    that hold something renew it for ever."""
+    last = len(world.actors) - 1
+    for _ in range(12):
         if _open_id(world) is None:
             return True
-        for act in ("time", "time", "claim"):
-            step = stage.after(world, 0, act)
+        for actor, act in ((0, "time"), *((n, "renew") for n in range(last + 1)), (last, "claim"), (last, "crash")):
+            step = stage.after(world, actor, act)
             world = world if step is None else step[0]
     return False
 
 
 def _open_id(world: World) -> str | None:
-    found = world.room.shelves[SESSION].rows.derived.compactions.values()
+    found = _derived(world).compactions.values()
     return next((c.id for c in found if c.open), None)
 
 
@@ -378,6 +408,7 @@ def _essence(world: World) -> object:
     knows = ((a.seen, 0 if a.claim is None else a.claim.fence) for a in world.actors)
     return (
         _records(shelf),
+        KEYED in world.appended,
         None if lease is None else (lease.fence, round(lease.until - world.now)),
         tuple(
             (c.state, c.attempts, c.fence, round(world.now - c.started_at) if c.started_at and c.open else None)
@@ -409,3 +440,20 @@ def _copy(room: Room) -> Room:
     made.leases._rows = dict(room.leases._rows)
     made.turn_leases._rows = dict(room.turn_leases._rows)
     return made
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description="Goes through every order of steps of a few actors.")
+    options.add_argument("--depth", type=int, default=5)
+    options.add_argument("--actors", type=int, default=2)
+    options.add_argument("--most", type=int, help="states after which it stops")
+    chosen = options.parse_args()
+    found = explore(chosen.depth, actors=chosen.actors, most=chosen.most)
+    print(f"{found.states:,} states, {found.steps:,} steps, depth {found.depth}, {found.refused:,} refused")
+    if found.broken is not None:
+        print(f"BROKEN: {found.broken.what}: {' / '.join(found.broken.path)}")
+    return 1 if found.broken is not None else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

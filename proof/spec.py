@@ -19,7 +19,8 @@ from pathlib import Path
 SPEC = Path(__file__).parent.parent / "docs" / "spec" / "Onefold.tla"
 SAFETY = ("OneSuccessor", "OneOpen", "OpenOnHead", "NothingLost", "NoGhost", "NoEviction")
 _VIOLATED = re.compile(
-    r"Invariant (\w+) is violated|(?:Action property|property) (\w+) (?:is|was) violated|(Temporal properties) were violated"
+    r"Invariant (\w+) is violated|(?:Action property|property) (\w+) (?:is|was) violated"
+    r"|(Temporal properties) were violated"
 )
 _STATES = re.compile(r"([\d,]+) states generated, ([\d,]+) distinct states found")
 
@@ -55,7 +56,7 @@ MODELS: tuple[Model, ...] = (
     Model("commit only while open", ("still open",), "FinalStays", people=("cancel",)),
     Model("the range is fixed at claim", ("range fixed at claim",), "NothingLost"),
     Model("the fence on fail", ("fence on fail",), "NoEviction"),
-    Model("a restored boundary knows nothing hidden", ("boundary knows nothing hidden",), "NoGhost", people=("rewind",)),
+    Model("an old boundary knows nothing hidden", ("boundary knows nothing hidden",), "NoGhost", people=("rewind",)),
     Model("a longest life", ("longest life",), "EveryEnds", messages=1, segments=2, liveness=True),
     Model(
         "a dead last attempt is settled", ("dead last attempt is settled",), "EveryEnds", messages=1, segments=2,

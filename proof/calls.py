@@ -1,0 +1,70 @@
+"""The system calls that SQLite makes, counted, so that a process can die at any one of them.
+
+SQLite calls the system through a table of its own, which can be changed while it runs. Only what changes something,
+or takes or gives a lock, is counted; a sync stands between two of these, and a killed process loses nothing by it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+
+_INT, _POINTER, _SIZE, _OFFSET, _SIGNED = (
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_ssize_t,
+)  # fmt: skip
+_SHAPES: dict[str, tuple[Any, ...]] = {
+    "open": (_INT, _POINTER, _INT, _INT),
+    "openDirectory": (_INT, _POINTER, _POINTER),
+    "close": (_INT, _INT),
+    "write": (_SIGNED, _INT, _POINTER, _SIZE),
+    "pwrite": (_SIGNED, _INT, _POINTER, _SIZE, _OFFSET),
+    "pwrite64": (_SIGNED, _INT, _POINTER, _SIZE, _OFFSET),
+    "ftruncate": (_INT, _INT, _OFFSET),
+    "fcntl": (_INT, _INT, _INT, _POINTER),
+    "unlink": (_INT, _POINTER),
+    "mmap": (_POINTER, _POINTER, _SIZE, _INT, _INT, _INT, _OFFSET),
+}
+
+
+class _Table(apsw.VFS):
+    def __init__(self) -> None:
+        super().__init__("counted", "")
+
+
+class Calls:
+    """Counts the calls of this process, and kills it right before one of them. There is no way back: for a process
+    that is made to die."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self._deadly: int | None = None
+        self._kept: list[object] = []  # what C calls must not be collected
+        table = _Table()
+        self._kept.append(table)
+        for name, (result, *arguments) in _SHAPES.items():
+            address = table.xGetSystemCall(name)
+            if address:
+                shape = ctypes.CFUNCTYPE(result, *arguments, use_errno=True)
+                counted = shape(self._counted(shape(address)))
+                self._kept.append(counted)
+                table.xSetSystemCall(name, ctypes.cast(counted, ctypes.c_void_p).value or 0)
+
+    def arm(self, at: int) -> None:
+        """From now on: dies right before the call with this number, counted from 1."""
+        self.made, self._deadly = 0, at
+
+    def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        self._kept.append(real)
+
+        def call(*arguments: Any) -> Any:
+            self.made += 1
+            if self.made == self._deadly:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*arguments)
+
+        return call

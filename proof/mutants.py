@@ -1,0 +1,155 @@
+"""The proof must be able to fail: each guard is taken out of a copy of the source, and a method has to notice.
+
+A guard whose removal nothing notices is dead code or an unproved promise. Some promises have several guards; those are
+taken away in groups as well, and what is covered by others alone is said to be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+CONTRACT = "journal/contract.py"
+FOLD = "journal/fold.py"
+MODEL = "model.py"
+
+METHODS: dict[str, list[str]] = {
+    "schedules": ["-m", "proof.schedules", "--depth", "6"],
+    "power loss": ["-m", "proof.power", "--quick"],
+    "model": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_life_model.py"],
+    "engine": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_conformance_engine.py"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Changes the one place where the text stands; or, where it stands in several, the first after another text."""
+
+    file: str
+    old: str
+    new: str = "if False:"
+    after: str = ""
+
+
+BASE = Edit(CONTRACT, "if state.head != claim.base:")
+UNIQUE = Edit("journal/rows.py", "if segment.base in self._by_base:")
+OPEN = Edit(CONTRACT, "if not current.open:", after='raise refused(Cancelled, claim, "it was cancelled")')
+CANCELLED = Edit(CONTRACT, 'if current.state == "cancelled":')
+SETTLES = Edit(CONTRACT, "if state.open is not None:", after="def open_segment(")
+RANGE = Edit(CONTRACT, "if not base.cut < at <= claim.fence:", "if not base.cut < at:")
+ONE_OPEN = Edit(CONTRACT, "if current is not None:", after="state = self._settle_dead(tx, state, current)")
+NAMES_BASE = Edit(CONTRACT, "if base is not None and base != state.head:")
+FENCE = Edit(CONTRACT, "or current.fence != claim.fence:", "or False:", after="def fail(")
+DEAD = Edit(CONTRACT, "if self._dead_last_attempt(tx, current):", after="def claim(")
+LIFE = Edit(MODEL, "self.started_at <= now < self.started_at + self.life", "True")
+RENEWED = Edit(
+    CONTRACT, "min(tx.now + claim.lease, (current.started_at or tx.now) + current.life)", "tx.now + claim.lease"
+)
+COUNTED = Edit(FOLD, "attempts=known.attempts + 1,", "attempts=known.attempts,")
+KEY = Edit(CONTRACT, "if key is not None and (use := tx.key(session, key)) is not None:", after="def append(")
+HIDDEN = Edit("journal/view.py", "return [*visible(one, 1, cut)] == [*visible(other, 1, cut)]", "return True")
+CARRIED = Edit("compaction/run.py", "previous=work.previous,", "previous=None,", after="Material(")
+WRITER = Edit(CONTRACT, "if turn is not None and state.turn != turn.number:", after="def append(")
+SYNC = Edit("journal/sqlite/backend.py", "pragma synchronous = full", "pragma synchronous = off")
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    name: str
+    edits: tuple[Edit, ...]
+    caught_by: str | None
+    """The method; None if other guards cover it alone."""
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant("base segment, alone", (BASE,), None),
+    Mutant("unique key, alone", (UNIQUE,), None),
+    Mutant("base segment and unique key", (BASE, UNIQUE), None),
+    Mutant("base segment, unique key, settling", (BASE, UNIQUE, SETTLES), "schedules"),
+    Mutant("base segment, unique key, open state", (BASE, UNIQUE, OPEN, CANCELLED), "schedules"),
+    Mutant("settling on a moved head", (SETTLES,), "schedules"),
+    Mutant("open state", (OPEN, CANCELLED), "schedules"),
+    Mutant("range fixed at claim", (RANGE,), "schedules"),
+    Mutant("one open compaction", (ONE_OPEN,), "schedules"),
+    Mutant("request names its base", (NAMES_BASE,), "schedules"),
+    Mutant("fence on fail", (FENCE,), "schedules"),
+    Mutant("dead last attempt is settled", (DEAD,), "schedules"),
+    Mutant("longest life", (LIFE, RENEWED), "schedules"),
+    Mutant("attempts are counted at claim", (COUNTED,), "schedules"),
+    Mutant("key uniqueness", (KEY,), "schedules"),
+    Mutant("an old boundary knows nothing hidden", (HIDDEN,), "schedules"),
+    Mutant("previous summary carried", (CARRIED,), "engine"),
+    Mutant("writer fence of a turn", (WRITER,), "model"),
+    Mutant("sync before acknowledge", (SYNC,), "power loss"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    mutant: Mutant
+    caught: bool
+    said: str
+
+    @property
+    def as_it_should(self) -> bool:
+        return self.caught == (self.mutant.caught_by is not None)
+
+
+def attempt(mutant: Mutant) -> Tried:
+    """Runs the method that should notice on a copy of the source without the guard. One that is covered by others is
+    tried with the schedules, which have to find nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", source)
+        for edit in mutant.edits:
+            path = source / "onefold" / edit.file
+            text = path.read_text()
+            if text.count(edit.old) != 1:
+                raise RuntimeError(
+                    f"{mutant.name}: {edit.file} no longer has one {edit.old!r}; bring the mutant up to date"
+                )
+            path.write_text(text.replace(edit.old, edit.new))
+        ran = subprocess.run(
+            [sys.executable, *METHODS[mutant.caught_by or "schedules"]],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"},
+        )  # fmt: skip
+    lines = [line for line in ran.stdout.splitlines() if line.strip()] or ran.stderr.splitlines()[-1:]
+    return Tried(mutant, ran.returncode != 0, lines[-1] if lines else "")
+
+
+def _change(path: Path, edit: Edit) -> None:
+    before, anchor, after = path.read_text().partition(edit.after) if edit.after else ("", "", path.read_text())
+    if edit.old not in after or (not edit.after and after.count(edit.old) != 1):
+        raise RuntimeError(
+            f"{edit.file} no longer has {edit.old!r} where it is looked for; bring the mutant up to date"
+        )
+    path.write_text(before + anchor + after.replace(edit.old, edit.new, 1))
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description="Takes guards out of the source, and sees that it is noticed.")
+    options.add_argument("--only", help="a part of the name")
+    options.add_argument("--method", help="only mutants that this method catches", choices=list(METHODS))
+    chosen = options.parse_args()
+    wrong = 0
+    for mutant in MUTANTS:
+        if (chosen.only and chosen.only not in mutant.name) or (chosen.method and chosen.method != mutant.caught_by):
+            continue
+        tried = attempt(mutant)
+        wrong += not tried.as_it_should
+        verdict = "" if tried.as_it_should else "NOT as it should be: "
+        print(f"{mutant.name:42} {mutant.caught_by or 'covered by others':18} {verdict}{tried.said}", flush=True)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
