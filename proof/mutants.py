@@ -110,13 +110,7 @@ def attempt(mutant: Mutant) -> Tried:
         source = Path(folder) / "src"
         shutil.copytree(ROOT / "src", source)
         for edit in mutant.edits:
-            path = source / "onefold" / edit.file
-            text = path.read_text()
-            if text.count(edit.old) != 1:
-                raise RuntimeError(
-                    f"{mutant.name}: {edit.file} no longer has one {edit.old!r}; bring the mutant up to date"
-                )
-            path.write_text(text.replace(edit.old, edit.new))
+            _change(source / "onefold" / edit.file, edit)
         ran = subprocess.run(
             [sys.executable, *METHODS[mutant.caught_by or "schedules"]],
             cwd=ROOT, capture_output=True, text=True, check=False,

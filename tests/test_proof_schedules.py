@@ -1,0 +1,33 @@
+"""Every order of steps of two and three actors, to a depth; and that a race which is there is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from proof.mutants import MUTANTS, Mutant, attempt
+from proof.schedules import canary, explore
+
+
+def test_a_race_that_is_there_is_found() -> None:
+    found = canary()
+
+    assert found is not None
+    assert found.what == "two compactions are open"
+    assert len(found.path) == 4
+
+
+@pytest.mark.parametrize(("actors", "depth"), [(2, 6), (3, 5)])
+def test_no_order_of_steps_breaks_a_promise(actors: int, depth: int) -> None:
+    found = explore(depth, actors=actors)
+
+    assert found.broken is None
+    assert found.depth == depth
+    assert found.refused > 100, "many of the steps were wrong ones, and refused"
+
+
+@pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.caught_by == "schedules"], ids=lambda m: m.name)
+def test_a_guard_that_is_taken_away_is_missed(mutant: Mutant) -> None:
+    tried = attempt(mutant)
+
+    assert tried.caught, tried.said
+    assert "BROKEN" in tried.said
