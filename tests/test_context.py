@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from onefold import OnefoldError, Session, Store
@@ -9,7 +11,7 @@ from onefold.compaction.context import Boundary, Context, render
 from onefold.journal.contract import Journal
 from onefold.journal.view import Standing
 from onefold.messages import codec
-from onefold.model import Header, Json, Record, Segment
+from onefold.model import Header, Json, Note, Record, Segment
 from tests.conftest import claimed, running, said
 from tests.test_groups_and_plan import answer, calls, result, system, user
 
@@ -22,10 +24,25 @@ def records(messages: list[Json], start: int = 2) -> list[Record]:
     ]
 
 
-def rendered(messages: list[Json], *, summary: str | None = None, kept: list[Json] | None = None) -> Context:
+def rendered(
+    messages: list[Json],
+    *,
+    summary: str | None = None,
+    kept: list[Json] | None = None,
+    pinned: list[Json] | None = None,
+    notes: tuple[Note, ...] = (),
+    turn: str | None = None,
+    live: str | None = None,
+) -> Context:
     segment = Segment(number=40, base=1, cut=50, source="compaction", at=0.0)
-    tail = records(messages, start=50)
-    return render(Boundary(segment, summary, tuple(records(kept or [])), (), Standing()), tail, 99)
+    tail = [replace(r, turn=turn) for r in records(messages, start=50)]
+    pins = tuple(records(pinned or [], start=20))
+    standing = Standing(frozenset(r.number for r in pins), notes)
+    return render(Boundary(segment, summary, tuple(records(kept or [])), pins, standing), tail, 99, live)
+
+
+def noted(kind: str, text: str, key: str = "k") -> Note:
+    return Note(number=30, kind=kind, text=text, key=key, actor=None, at=0.0)
 
 
 def test_an_empty_session_has_an_empty_context(store: Store) -> None:
@@ -50,6 +67,44 @@ def test_system_prompt_then_summary_then_what_was_kept_then_the_rest() -> None:
     assert context.numbers == (2, 40, 3, 50)
     assert "what happened" in context.messages[1]["content"]
     assert (context.summary, context.segment, context.last) == ("what happened", 40, 99)
+
+
+def test_system_prompt_pins_notes_summary_kept_and_the_rest_stand_in_this_order_f27() -> None:
+    context = rendered(
+        [user("new"), answer("last")],
+        summary="what happened",
+        kept=[system("first"), user("do it")],
+        pinned=[user("do not push"), system("pinned"), calls("a"), result("a")],
+        notes=(noted("rule", "never"), noted("goal", "ship")),
+    )
+
+    assert context.numbers == (2, 21, 20, 22, 23, 0, 40, 3, 50, 51)
+    assert [m["content"] for m in context.messages[:3]] == ["first", "pinned", "do not push"]
+    assert context.pinned == (20, 21, 22, 23)
+
+
+def test_notes_read_as_what_holds_and_not_as_a_story_f27() -> None:
+    notes = (noted("rule", "do not push"), noted("path", "line one\nline two"))
+
+    (message,) = rendered([], notes=notes).messages
+
+    assert message["role"] == "user"
+    assert message["content"] == (
+        "[Notes on this conversation, kept word for word. They hold now, whatever else was said earlier.]\n\n"
+        "- rule: do not push\n- path: line one\n  line two"
+    )
+
+
+def test_a_pinned_call_without_its_result_was_given_up_and_gets_one_that_says_so() -> None:
+    context = rendered([user("new")], pinned=[calls("a", "b"), result("b"), user("never mind")])
+
+    assert context.numbers == (20, 21, 0, 22, 50)
+    assert context.messages[2]["tool_call_id"] == "a"
+
+
+@pytest.mark.parametrize(("live", "numbers"), [("t", (50, 51)), (None, (50, 51, 0)), ("another", (50, 51, 0))])
+def test_a_call_is_waited_for_while_its_turn_is_open_and_no_longer(live: str | None, numbers: tuple[int, ...]) -> None:
+    assert rendered([user(), calls("a")], turn="t", live=live).numbers == numbers
 
 
 def test_a_summary_reads_as_reference_and_not_as_a_request_f62() -> None:

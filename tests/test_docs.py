@@ -24,6 +24,7 @@ from onefold import errors, model
 from onefold.cli.app import app
 from onefold.journal import history, marks, turns
 from onefold.messages import draft
+from onefold.messages.codecs import FORMATS
 from onefold.model import Claim, HolderId, Record, TurnClaim
 
 ROOT = Path(__file__).parent.parent
@@ -203,7 +204,9 @@ def _tests() -> set[str]:
     return {
         f"{f.relative_to(ROOT)}::{name}"
         for f in files
-        for name in re.findall(r"^def (test_\w+)", f.read_text(encoding="utf-8"), re.MULTILINE)
+        for name in re.findall(
+            r"^(?:async def |def |class )?([tT]est_?\w+)(?: =|\(|:)", f.read_text(encoding="utf-8"), re.MULTILINE
+        )
     }
 
 
@@ -211,7 +214,7 @@ def test_every_test_named_by_a_promise_exists() -> None:
     rows = [
         line for line in GUARANTEES.read_text(encoding="utf-8").splitlines() if line.startswith("| ") and "test" in line
     ]
-    named = set(re.findall(r"`(tests/[\w/]+\.py::test_\w+)`", GUARANTEES.read_text(encoding="utf-8")))
+    named = set(re.findall(r"`(tests/[\w/]+\.py::[tT]est_?\w+)`", GUARANTEES.read_text(encoding="utf-8")))
     loose = set(re.findall(r"\btest_\w+\b(?!\.py)", GUARANTEES.read_text(encoding="utf-8"))) - {
         n.split("::")[1] for n in named
     }
@@ -229,7 +232,7 @@ def test_every_promise_names_a_test() -> None:
     ]
 
     assert rows
-    assert [r for r in rows if "::test_" not in r] == []
+    assert [r for r in rows if not re.search(r"::[tT]est", r)] == []
 
 
 def _kinds() -> set[str]:
@@ -244,6 +247,10 @@ def test_every_kind_of_record_is_on_the_records_page() -> None:
     assert headings == _kinds()
 
 
+def _is_handed_out(thing: object) -> bool:
+    return isinstance(thing, type) and thing is not onefold.Record and not issubclass(thing, Exception)
+
+
 def test_every_public_name_is_on_the_names_page() -> None:
     page = NAMES.read_text(encoding="utf-8")
     every_error = [n for n, o in vars(errors).items() if isinstance(o, type) and issubclass(o, errors.OnefoldError)]
@@ -253,7 +260,7 @@ def test_every_public_name_is_on_the_names_page() -> None:
     assert sorted(missing) == []
 
 
-@pytest.mark.parametrize("what", [onefold.Store, onefold.Session, onefold.Policy, onefold.Context, onefold.Material])
+@pytest.mark.parametrize("what", [thing for thing in vars(onefold).values() if _is_handed_out(thing)])
 def test_every_public_member_of_a_class_is_on_the_names_page(what: type) -> None:
     section = NAMES.read_text(encoding="utf-8").split("## Library")[1].split("\n## ")[0]
     members = {n for n in vars(what) if not n.startswith("_")} | set(getattr(what, "__annotations__", ()))
@@ -269,6 +276,28 @@ def test_every_command_is_on_the_names_page_and_none_is_there_that_does_not_exis
     group = typer.main.get_command(app)
 
     assert here == set(group.commands)  # type: ignore[attr-defined]  # an app with commands makes a group
+
+
+def test_every_option_on_the_names_page_is_one_of_its_command() -> None:
+    section = NAMES.read_text(encoding="utf-8").split("## Command line")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `onefold (\w+)(.*)$", section, re.MULTILINE)
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # an app with commands makes a group
+
+    named = {(name, option) for name, rest in rows for option in re.findall(r"`(--[\w-]+)", rest)}
+    lost = [(n, o) for n, o in named if not any(o in parameter.opts for parameter in commands[n].params)]
+
+    assert named
+    assert sorted(lost) == []
+
+
+def test_every_module_is_in_the_picture_of_the_parts() -> None:
+    picture = (ROOT / "docs/design.md").read_text(encoding="utf-8").split("## Parts, and who")[1].split("```")[1]
+    package = ROOT / "src/onefold"
+    inside = [m for part in ("compaction", "journal", "messages") for m in (package / part).glob("*.py")]
+    formats = {name.replace("-", "_") for name in FORMATS} | {"plain"}  # the picture has them as one
+    modules = {m.stem for m in [*package.glob("*.py"), *inside] if not m.stem.startswith("_")} - formats
+
+    assert sorted(m for m in modules if not re.search(rf"\b{m}\b", picture)) == []
 
 
 def test_the_examples_of_the_readme_and_the_quickstart_are_type_checked() -> None:
@@ -299,7 +328,7 @@ def _every_record() -> list[Record]:
         _marks(store, session)
         session.undo()
         session.redo()
-        fork = session.fork("branch", id="try-another-way")
+        fork = session.fork("branch", at=16, id="try-another-way")
         kept = store.session("kept-by-its-agent", keeper="agent")
         kept.append({"role": "user", "content": "Why does the build fail?"})
         kept.observe("acp", ("usage fell from 90,000 to 4,000", "a line of its log"))

@@ -843,3 +843,58 @@ def test_a_call_that_is_still_waited_for_has_none(store: Store, format: str) -> 
     session.append(TURNS[format](0, "")[:until], format=format)
 
     assert 0 not in session.context().numbers
+
+
+# ---------------------------------------------------------------------- results for calls that get none
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "functions.sh:0", "name": "sh", "input": {}}]},
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "functions.sh:0",
+                        "content": "(no result: the turn failed before it came)",
+                        "is_error": True,
+                    }
+                ],
+            },
+        ),
+        (
+            {"type": "custom_tool_call", "call_id": "c", "name": "patch", "input": "…"},
+            {
+                "type": "custom_tool_call_output",
+                "call_id": "c",
+                "output": "(no result: the turn failed before it came)",
+            },
+        ),
+    ],
+    ids=["anthropic", "openai-responses"],
+)
+def test_a_call_that_gets_no_result_is_answered_by_its_own_id_and_kind_f26(
+    session: Session, call: Json, answer: Json
+) -> None:
+    turn = session.turn()
+    turn.append({"role": "user", "content": "go"})
+    turn.append(call)
+
+    turn.end("failed")
+
+    assert session.context().messages[-2:] == [call, answer]
+    assert session.context().left_out == ()
+
+
+def test_a_call_that_was_given_up_is_answered_in_the_context_by_its_own_kind_f26(session: Session) -> None:
+    thought = {"type": "reasoning", "id": "r", "summary": []}
+    call = {"type": "custom_tool_call", "call_id": "c", "name": "patch", "input": "…"}
+    session.append([thought, call, {"role": "user", "content": "never mind"}])
+
+    session.append({"role": "assistant", "content": "as you like"})
+
+    made_up = [m for m, n in zip(session.context().messages, session.context().numbers, strict=True) if n == 0]
+    assert [m["type"] for m in made_up] == ["custom_tool_call_output"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count, takewhile
 
 import hypothesis.strategies as st
@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 
 import onefold
 from onefold import Context, Material, Policy, Session
-from onefold.compaction.plan import NoCut, Plan, plan
+from onefold.compaction.plan import NoCut, Plan, Turns, plan
 from onefold.messages import codec
 from onefold.messages.groups import Numbered, group, legal_cuts
 from onefold.model import Header, Json
@@ -111,6 +111,28 @@ def test_a_late_result_still_joins_its_group() -> None:
     assert late.members == [2, 4]
 
 
+def test_what_a_turn_left_open_that_is_over_counts_as_closed() -> None:
+    history = numbered([calls("a", "b"), result("a"), user(), calls("c")])
+
+    over, live = group(history, over={2, 3, 4}).groups
+
+    assert (over.members, over.waiting, over.closed) == ([2, 3], {"b"}, True)
+    assert (live.members, live.waiting, live.closed) == ([5], {"c"}, False)
+
+
+def test_a_result_that_comes_after_its_turn_was_over_still_joins_its_group() -> None:
+    (late,) = group(numbered([calls("a"), user(), result("a")]), over={2}).groups
+
+    assert (late.members, late.waiting) == ([2, 4], set())
+
+
+def test_a_cut_may_lie_behind_what_a_turn_left_open_that_is_over() -> None:
+    history = numbered([user(), calls("a"), user(), user()])
+
+    assert legal_cuts(history) == [2, 3]
+    assert legal_cuts(history, over={2, 3}) == [2, 3, 4, 5]
+
+
 def test_a_reused_id_belongs_to_its_latest_call() -> None:
     first, second = group(numbered([calls("a"), result("a"), calls("a"), result("a")])).groups
 
@@ -147,10 +169,25 @@ def test_legal_cuts(history: list[Json], legal: list[int]) -> None:
 SMALL = Policy(tail_tokens=10, tail_share=0.9, tail_messages=1, shrink=0.05)
 
 
-def planned(history: Sequence[Json], *, kept: Sequence[Numbered] = (), policy: Policy = SMALL) -> Plan | NoCut:
+def planned(
+    history: Sequence[Json],
+    *,
+    kept: Sequence[Numbered] = (),
+    policy: Policy = SMALL,
+    pinned: Iterable[int] = (),
+    turns: Turns | None = None,
+) -> Plan | NoCut:
     messages = numbered(history)
     total = sum(h.tokens for _, h in (*kept, *messages))
-    return plan(messages, kept=kept, total=total, first=not kept, policy=policy)
+    return plan(
+        messages,
+        kept=kept,
+        total=total,
+        first=not kept,
+        policy=policy,
+        pinned=frozenset(pinned),
+        turns=turns or Turns(),
+    )
 
 
 def test_the_newest_cut_that_leaves_the_tail_is_taken() -> None:
@@ -223,6 +260,57 @@ def test_a_huge_message_that_reaches_into_the_tail_does_not_stay_for_ever() -> N
     found = planned(history, policy=Policy(tail_tokens=1000, tail_share=0.9, tail_messages=2))
 
     assert found == Plan(3, ())
+
+
+FIVE = [user("x" * 400), answer("x" * 400), user("x" * 400), answer("x" * 400), user("x" * 40)]
+
+
+def test_what_is_pinned_is_cut_like_the_rest_but_saves_nothing() -> None:
+    assert planned(FIVE, pinned=[2, 3]) == Plan(6, ())
+    assert planned(FIVE, pinned=[6]) == Plan(6, ()), "in the tail it makes no difference"
+
+
+@pytest.mark.parametrize("pinned", [[2, 3, 4, 5], [2, 3, 4, 5, 6]])
+def test_with_everything_pinned_no_cut_is_worth_making_f42(pinned: list[int]) -> None:
+    found = planned(FIVE, pinned=pinned)
+
+    assert isinstance(found, NoCut)
+    assert found.reason.startswith("no progress")
+
+
+def test_a_pin_that_is_kept_by_name_as_well_counts_once() -> None:
+    kept = numbered([system("x" * 400), user("x" * 400)])
+    messages = numbered([answer("x" * 200), user("now that"), answer("x" * 40)], start=50)
+    total = sum(h.tokens for _, h in (*kept, *messages))
+
+    found = plan(messages, kept=kept, total=total, first=False, policy=SMALL, pinned=frozenset({2, 3}))
+
+    assert found == Plan(51, (2,))
+
+
+LONG_TURN = [user("do it"), *(m for n in range(20) for m in (calls(f"c{n}"), result(f"c{n}", "x" * 200)))]
+
+
+def test_in_an_open_turn_its_opening_message_and_the_last_one_of_the_user_are_kept() -> None:
+    history = [user("earlier"), answer(), *LONG_TURN, user("but quick"), calls("z"), result("z", "x" * 200), answer()]
+
+    steered = planned(history, turns=Turns(opening=4))
+
+    assert steered == Plan(46, (4, 45))
+    assert planned(history) == Plan(45, ()), "without a turn, the last question is all there is to keep"
+
+
+def test_what_came_before_an_open_turn_goes_first() -> None:
+    history = [user("x" * 2000), answer("x" * 2000), *LONG_TURN]
+
+    assert planned(history, turns=Turns(opening=4)) == Plan(4, ())
+
+
+def test_a_call_of_a_turn_that_is_over_does_not_stop_a_cut() -> None:
+    history = [user("x" * 40), calls("a"), user("x" * 400), user("x" * 400), user("x" * 40)]
+
+    assert isinstance(planned(history), NoCut)
+    assert planned(history, turns=Turns(over=frozenset({2, 3}))) == Plan(6, ())
 
 
 def test_nothing_new_is_nothing_to_compact() -> None:

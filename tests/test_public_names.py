@@ -9,6 +9,8 @@ import pytest
 
 import onefold
 from onefold import errors
+from onefold.journal import history, marks, privacy, turns
+from onefold.journal.contract import Journal
 
 ERRORS = {
     "OnefoldError": "Exception",
@@ -31,27 +33,47 @@ ERRORS = {
     "OutcomeUnknown": "OnefoldError",
 }
 THINGS = {
-    "Appended", "Compaction", "CompactResult", "Context", "Finding", "Holder", "Material", "Policy", "Record", "Report",
-    "Segment", "Session", "SessionState", "Store", "Summarizer", "Summary", "extract", "open",
+    "Appended", "Compaction", "CompactResult", "Context", "Deleted", "Erased", "Finding", "Holder", "Material", "Note",
+    "OpenTurn", "Policy", "Record", "Report", "Segment", "Session", "SessionState", "Store", "Summarizer", "Summary",
+    "Turn", "extract", "open",
 }  # fmt: skip
-STORE = {"address", "backup", "close", "compactions", "incarnation", "resolve", "session", "sessions", "verify"}
+STORE = {
+    "address", "backup", "close", "compactions", "delete", "forks", "incarnation", "resolve", "session", "sessions",
+    "verify",
+}  # fmt: skip
 SESSION = {
-    "alias", "append", "cancel", "compact", "compactions", "context", "follow", "head", "holder", "queue", "read",
-    "segments", "state", "take",
+    "alias", "aliases", "append", "cancel", "compact", "compactions", "context", "erase", "follow", "fork", "head",
+    "holder", "keep", "note", "notes", "observe", "open_turn", "pin", "pins", "queue", "read", "redo", "rewind",
+    "segments", "state", "stop_turn", "take", "turn", "undo", "unpin",
 }  # fmt: skip
+TURN = {"append", "end", "id", "let_go", "number", "take"}
 CONTRACT = {
-    "alias", "append", "cancel", "claim", "claim_next", "commit", "fail", "follow", "read", "renew", "request",
-    "resolve", "restore",
+    Journal: {"append", "cancel", "claim", "claim_next", "commit", "create", "fail", "follow", "read", "renew",
+              "request"},
+    turns: {"end", "queue", "renew", "start", "stop", "take"},
+    history: {"fork", "keep", "observe", "redo", "restore", "rewind", "undo"},
+    marks: {"alias", "note", "pin", "resolve", "unpin"},
+    privacy: {"delete", "erase"},
 }  # fmt: skip
 FIELDS = {
     onefold.Appended: ["numbers", "duplicate"],
     onefold.CompactResult: ["id", "state", "changed", "joined", "applied", "cause", "segment"],
-    onefold.Context: ["messages", "tokens", "segment", "numbers", "formats", "summary", "left_out", "last"],
+    onefold.Context: [
+        "messages", "tokens", "segment", "numbers", "formats", "summary", "left_out", "last", "pinned", "notes",
+    ],
+    onefold.Deleted: ["session", "records", "forks", "wiped"],
+    onefold.Erased: ["session", "numbers", "summaries", "forks", "compaction", "wiped"],
     onefold.Holder: ["host", "pid", "thread", "agent", "nonce", "since", "until"],
     onefold.Material: ["session", "previous", "records", "instructions", "max_tokens", "attempt"],
     onefold.Record: ["number", "id", "kind", "at", "body", "format", "header", "key", "turn", "actor"],
+    onefold.Note: ["number", "kind", "text", "key", "actor", "at"],
+    onefold.OpenTurn: ["id", "number", "owner", "holder", "since", "until"],
+    onefold.Segment: [
+        "number", "base", "cut", "source", "at", "compaction", "summary", "kept", "tokens_before", "tokens_after",
+        "hidden", "redo", "keeper",
+    ],
     onefold.Summary: ["text", "cut_off", "by"],
-}
+}  # fmt: skip
 
 
 def public(thing: type) -> set[str]:
@@ -88,10 +110,11 @@ def test_there_is_no_error_that_is_not_public() -> None:
     assert defined == set(ERRORS)
 
 
-def test_the_methods_of_a_store_and_a_session() -> None:
+def test_the_methods_of_a_store_a_session_and_a_turn() -> None:
     assert public(onefold.Store) == STORE
     assert public(onefold.Session) == SESSION
-    for thing in (onefold.Store, onefold.Session):
+    assert public(onefold.Turn) == TURN
+    for thing in (onefold.Store, onefold.Session, onefold.Turn):
         for name in public(thing):
             assert callable(getattr(thing, name)) or isinstance(vars(thing)[name], property)
 
@@ -101,7 +124,12 @@ def test_a_session_has_its_id_and_a_store_its_journal_and_policy() -> None:
         assert store.session("s").id == "s"
         assert repr(store.session("s")) == "Session('s')"
         assert store.policy == onefold.Policy()
-        assert public(type(store.journal)) >= CONTRACT
+        assert type(store.journal) is Journal
+
+
+@pytest.mark.parametrize(("where", "names"), CONTRACT.items(), ids=lambda v: getattr(v, "__name__", ""))
+def test_the_operations_of_the_contract(where: object, names: set[str]) -> None:
+    assert [n for n in sorted(names) if not inspect.isfunction(vars(where).get(n))] == []
 
 
 @pytest.mark.parametrize(("thing", "names"), FIELDS.items(), ids=lambda v: getattr(v, "__name__", ""))
@@ -122,12 +150,40 @@ def _signature(function: object) -> list[inspect.Parameter]:
 def test_the_arguments_of_the_calls_that_everybody_makes() -> None:
     session = onefold.Session
     assert parameters(onefold.open) == ["address", "*create", "*summarizer", "*policy", "*clock", "*ids", "*agent"]
-    assert parameters(onefold.Store.session) == ["id", "*create"]
+    assert parameters(onefold.Store.session) == ["id", "*create", "*keeper"]
     assert parameters(session.append)[:3] == ["messages", "*key", "*format"]
     assert parameters(session.context) == ["segment"]
     assert parameters(session.read) == ["start", "stop"]
     assert parameters(session.follow)[:1] == ["after"]
     assert parameters(session.compact)[:4] == ["summarizer", "*trigger", "*instructions", "*wait"]
+    assert parameters(session.turn) == ["*owner", "*wait"]
+    assert parameters(onefold.Turn.append) == parameters(session.append)
+    assert parameters(onefold.Turn.end) == ["outcome", "cause"]
+    assert parameters(session.note)[:3] == ["kind", "text", "key"]
+    assert parameters(session.fork) == ["kind", "at", "*id"]
+    assert parameters(session.undo) == parameters(session.redo) == []
+    assert parameters(session.rewind) == ["to"]
+    assert parameters(session.pin)[:1] == parameters(session.unpin)[:1] == parameters(session.erase) == ["number"]
+
+
+def test_a_word_that_the_contract_does_not_have_is_refused_with_nothing_written() -> None:
+    with onefold.open("memory:") as store:
+        session = store.session("s")
+        turn = session.turn()
+        before = session.state
+
+        for use in (
+            lambda: session.keep("nobody"),  # type: ignore[arg-type]
+            lambda: store.session("new", keeper="nobody"),  # type: ignore[arg-type]
+            lambda: session.fork("twig"),  # type: ignore[arg-type]
+            lambda: turn.end("done"),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(onefold.OnefoldError, match=r"is no .*; use one of"):
+                use()
+
+        assert session.state == before
+        assert [s.id for s in store.sessions()] == ["s"]
+        turn.end()
 
 
 def test_kinds_of_records_have_the_names_of_the_contract() -> None:
@@ -137,5 +193,6 @@ def test_kinds_of_records_have_the_names_of_the_contract() -> None:
     assert kinds == {
         "message", "segment.opened", "compaction.requested", "compaction.joined", "compaction.started",
         "compaction.committed", "compaction.failed", "compaction.cancelled", "compaction.superseded", "input.queued",
-        "input.taken", "healed", "alias",
+        "input.taken", "healed", "alias", "turn.started", "turn.settled", "pin.added", "pin.removed", "note", "fork",
+        "erased",
     }  # fmt: skip

@@ -185,6 +185,10 @@ class HolderId:
     agent: str | None
     nonce: str
 
+    def __str__(self) -> str:
+        """For people: who it was."""
+        return f"{self.agent + ', ' if self.agent else ''}process {self.pid} on {self.host}, {self.thread}"
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:

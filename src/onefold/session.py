@@ -9,7 +9,7 @@ from typing import get_args
 
 from onefold.compaction.context import Boundary, Context, boundary, render
 from onefold.compaction.policy import Policy
-from onefold.compaction.run import Runner, compact, whoami
+from onefold.compaction.run import Call, Runner, compact, whoami
 from onefold.compaction.summarizers import Summarizer, extract
 from onefold.errors import InvalidMessage, Moved, OnefoldError, TooLarge
 from onefold.journal import history, marks, privacy, turns, view
@@ -36,7 +36,7 @@ from onefold.model import (
     SessionState,
     TurnClaim,
 )
-from onefold.turn import Turn, begin
+from onefold.turn import Beginning, Turn, begin
 
 MESSAGE_LIMIT = 64 << 20
 _REMEMBERED = 1000
@@ -49,7 +49,7 @@ class Session:
     def __init__(
         self,
         journal: Journal,
-        id: str,
+        state: SessionState,
         *,
         summarizer: Summarizer | None,
         policy: Policy,
@@ -58,7 +58,7 @@ class Session:
         agent: str | None = None,
         turns: MutableSet[Turn] | None = None,
     ) -> None:
-        self.id = id
+        self.id = state.id
         self._journal = journal
         self._summarizer = summarizer
         self._policy = policy
@@ -67,8 +67,9 @@ class Session:
         self._agent = agent
         self._turns: MutableSet[Turn] = turns if turns is not None else weakref.WeakSet()
         self._measured: int | None = None
-        self._seen: int | None = None
+        self._saw, self._seen = state.head, state.last  # what was there when the handle was made, it knows
         self._wrote: list[tuple[int, int]] = []  # since then
+        self._began: list[str] = []  # turns: what is in them comes of this handle, results for calls left open included
 
     def __repr__(self) -> str:
         return f"Session({self.id!r})"
@@ -128,7 +129,8 @@ class Session:
 
         begins, tail, last, live = self._journal.backend.read(look)
         if segment is None:
-            self._measured, self._seen, self._wrote = begins.segment.number, last, []
+            self._measured = self._saw = begins.segment.number
+            self._seen, self._wrote = last, []
         return render(begins, tail, last, live)
 
     def compact(
@@ -147,22 +149,11 @@ class Session:
         that one meanwhile, there is nothing to do, and the result says so. `follow_up` is an input that the next
         turn takes, written together with the summary.
         """
-        measured = base or self._measured or self.head
-        result = compact(
-            self._journal,
-            self.id,
+        call = self._compacting(
             summarizer or self._summarizer or extract,
-            self._policy,
-            self._runner,
-            base=measured,
-            trigger=trigger,
-            instructions=instructions,
-            wait=wait,
-            agent=self._agent,
-            follow_up=None if follow_up is None else self._draft(follow_up, None, None),
-        )
-        self._measured = result.segment
-        return result
+            trigger=trigger, instructions=instructions, wait=wait, base=base, follow_up=follow_up,
+        )  # fmt: skip
+        return self._compacted(compact(call, self._journal))
 
     def cancel(self) -> Compaction | None:
         """Ends the compaction that is open, if one is."""
@@ -181,13 +172,7 @@ class Session:
         Then it is `Busy`. The other way is to `queue` the input for the next turn. A turn whose process died is settled
         as interrupted by the next one, once its lease has run out.
         """
-        if owner is not None:
-            check_name("owner", owner)
-        seconds = self._policy.wait if wait is True else 0.0 if wait is False else float(wait)
-        claim = begin(
-            self._journal, self.id, whoami(self._agent), owner=owner, lease=self._policy.turn_lease, seconds=seconds
-        )
-        return self._hand_over(claim)
+        return self._hand_over(begin(self._beginning(owner, wait), self._journal))
 
     def open_turn(self) -> OpenTurn | None:
         """The turn that is open now, and whose it is."""
@@ -222,12 +207,22 @@ class Session:
         """The messages that are pinned."""
         return tuple(sorted(self._standing().pinned))
 
-    def note(self, kind: str, text: str, key: str | None = None, *, actor: str | None = None) -> int:
+    def note(
+        self,
+        kind: str,
+        text: str,
+        key: str | None = None,
+        *,
+        actor: str | None = None,
+        source: Sequence[int] = (),
+    ) -> int:
         """Writes a fact down (a rule, a path, a goal) that stands in every context, word for word.
 
-        A later note of the same kind and key takes its place; with an empty text it is taken away.
+        A later note of the same kind and key takes its place; with an empty text it is taken away. `source` are the
+        messages that it comes from: if one of them is erased, so is the note.
         """
-        return marks.note(self._journal, self.id, kind, text, key=key, actor=actor or self._agent)
+        actor = actor or self._agent
+        return marks.note(self._journal, self.id, kind, text, key=key, actor=actor, source=tuple(source))
 
     def notes(self) -> tuple[Note, ...]:
         """The facts that hold now."""
@@ -262,14 +257,16 @@ class Session:
             raise OnefoldError(f"{kind!r} is no kind of fork; use one of {', '.join(get_args(ForkKind))}")
         state = history.fork(self._journal, self.id, child, kind=kind, at=at, actor=self._agent)
         return Session(
-            self._journal, state.id, summarizer=self._summarizer, policy=self._policy, runner=self._runner,
+            self._journal, state, summarizer=self._summarizer, policy=self._policy, runner=self._runner,
             ids=self._ids, agent=self._agent, turns=self._turns,
         )  # fmt: skip
 
     def erase(self, number: int) -> Erased:
         """Removes the content of a message, an input or a note for good, with every summary and note that comes from
         it, here and in forks. A tombstone stays in its place."""
-        return privacy.erase(self._journal, self.id, number, actor=self._agent)
+        erased = privacy.erase(self._journal, self.id, number, actor=self._agent)
+        self._saw = self.head
+        return erased
 
     # ------------------------------------------------------------------ other ids, other keepers
 
@@ -292,8 +289,40 @@ class Session:
 
     # ------------------------------------------------------------------ small parts
 
+    def _compacting(
+        self, summarizer: Summarizer, *, trigger: str, instructions: str | None, wait: bool | float, base: int | None,
+        follow_up: Json | None,
+    ) -> Call:  # fmt: skip
+        return Call(
+            self._journal,
+            self.id,
+            summarizer,
+            self._policy,
+            self._runner,
+            base=base or self._measured or self.head,
+            trigger=trigger,
+            instructions=instructions,
+            wait=wait,
+            agent=self._agent,
+            follow_up=None if follow_up is None else self._draft(follow_up, None, None),
+        )
+
+    def _compacted(self, result: CompactResult) -> CompactResult:
+        self._measured = result.segment
+        return result
+
+    def _beginning(self, owner: str | None, wait: bool | float) -> Beginning:
+        if owner is not None:
+            check_name("owner", owner)
+        seconds = self._policy.wait if wait is True else 0.0 if wait is False else float(wait)
+        return Beginning(
+            self._journal, self.id, whoami(self._agent), owner=owner, lease=self._policy.turn_lease, seconds=seconds
+        )
+
     def _hand_over(self, claim: TurnClaim) -> Turn:
         made = Turn(self._journal, claim, self._drafts, self._wrote_up_to)
+        self._began.append(claim.id)
+        del self._began[:-_REMEMBERED]
         self._turns.add(made)
         return made
 
@@ -310,8 +339,11 @@ class Session:
 
         def look(tx: Transaction) -> tuple[SessionState, list[int]]:
             state = view.known(tx, self.id)
-            seen = state.last if self._seen is None else self._seen
-            return state, [h.number for h in tx.headers(self.id, seen + 1, state.last + 1)]
+            saw, head = tx.segment(self.id, self._saw), tx.segment(self.id, state.head)
+            if saw is None or head is None or saw.hidden != head.hidden:  # a compaction alone hides nothing
+                raise Moved(f"session {self.id!r}: somebody took something back in it; look at context() first")
+            since = tx.headers(self.id, self._seen + 1, state.last + 1)
+            return state, [h.number for h in since if h.turn not in self._began]
 
         state, since = self._journal.backend.read(look)
         if unseen := [n for n in since if not any(a <= n <= b for a, b in self._wrote)]:
@@ -320,7 +352,8 @@ class Session:
                 "look at context() first, then decide"
             )
         moved = how(self._journal, self.id, expect_head=state.head, seen=state.last)
-        self._measured, self._seen, self._wrote = moved.number, moved.number, []
+        self._measured = self._saw = self._seen = moved.number
+        self._wrote = []
         return moved
 
     def _wrote_up_to(self, numbers: Sequence[int]) -> None:

@@ -74,10 +74,9 @@ class Store:
                 id = self.journal.create(id, keeper=keeper).id
             elif not self.journal.backend.read(lambda tx: tx.last_number(id) or tx.session(id) is not None):
                 raise SessionNotFound(id, deleted=self.journal.backend.read(lambda tx: tx.deleted(id)) is not None)
-        self._mend(id)
         return Session(
             self.journal,
-            id,
+            self._mended(id),
             summarizer=self._summarizer,
             policy=self.policy,
             runner=self._runner,
@@ -86,16 +85,16 @@ class Store:
             turns=self._turns,
         )
 
-    def _mend(self, id: str) -> None:
-        """Folds what looks wrong anew, a fork's parents included: it reads its past from them."""
-        looked: str | None = id
-        while looked is not None:
-            at = looked
-            if not self.journal.backend.read(lambda tx, at=at: tx.looks_right(at)):  # type: ignore[misc]
-                if at != id and not self.journal.backend.read(lambda tx, at=at: tx.last_number(at)):  # type: ignore[misc]
-                    return  # the parent was deleted
-                self.journal.backend.write(at, lambda tx, at=at: heal(tx, at, self._ids))  # type: ignore[misc]
-            looked = self.journal.state(at).parent
+    def _mended(self, id: str) -> SessionState:
+        """A session's state. What looks wrong is folded anew, in a fork's parents too: it reads its past from them."""
+        backend = self.journal.backend
+        if not backend.read(lambda tx: tx.looks_right(id)):
+            backend.write(id, lambda tx: heal(tx, id, self._ids))
+        state = self.journal.state(id)
+        parent = state.parent
+        if parent is not None and backend.read(lambda tx: tx.last_number(parent)):  # else it was deleted
+            self._mended(parent)
+        return state
 
     def sessions(self, limit: int | None = None) -> Iterator[SessionState]:
         """All sessions, the latest activity first."""

@@ -14,6 +14,7 @@ from typing import Protocol
 from onefold.errors import Busy, OnefoldError, SessionNotFound, TurnLost
 from onefold.journal import turns
 from onefold.journal.contract import Journal
+from onefold.journal.reading import Pause
 from onefold.journal.refusals import check_name
 from onefold.model import Appended, Draft, Held, HolderId, Json, Outcome, Record, TurnClaim
 
@@ -41,6 +42,7 @@ class Turn:
         self._drafts = drafts
         self._wrote = wrote
         self._over = threading.Event()
+        self._let_go: str | None = None
         threading.Thread(target=self._renew, name=f"onefold-turn-{claim.number}", daemon=True).start()
 
     def __repr__(self) -> str:
@@ -92,14 +94,17 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._over.is_set():
+        if self._over.is_set() and self._let_go is None:
             return
         outcome, cause = outcome_of(error)
         try:
             self.end(outcome, cause)
-        except TurnLost:
+        except OnefoldError as ended:
             if error is None:
-                raise  # else beside the point: the block failed of something else
+                raise
+            log.info(
+                "session %r: the turn ended otherwise, too: %s", self.claim.session, ended
+            )  # the block's own counts
         finally:
             self._over.set()
 
@@ -107,6 +112,7 @@ class Turn:
         """Ends the turn because its store is closed under it."""
         if self._over.is_set() or self.claim.pid != os.getpid():
             return
+        self._let_go = why
         self._over.set()
         try:
             turns.end(self._journal, self.claim, "interrupted", why)
@@ -117,6 +123,11 @@ class Turn:
 
     @contextmanager
     def _noticing(self) -> Iterator[None]:
+        if self._let_go is not None:
+            raise TurnLost(
+                f"session {self.claim.session!r}: the turn that began at record {self.number} was ended, because "
+                f"{self._let_go}; nothing was written. Open the store again and begin a new turn"
+            )
         try:
             yield
         except TurnLost:
@@ -142,20 +153,47 @@ def outcome_of(error: BaseException | None) -> tuple[Outcome, str | None]:
     return ("failed" if isinstance(error, Exception) else "cancelled"), cause
 
 
-def begin(
-    journal: Journal, session: str, who: HolderId, *, owner: str | None, lease: float, seconds: float
-) -> TurnClaim:
+class Beginning:
+    """A turn that is asked for, step by step: for a caller that blocks while it waits, and for one that does not."""
+
+    def __init__(
+        self, journal: Journal, session: str, who: HolderId, *, owner: str | None, lease: float, seconds: float
+    ) -> None:
+        self.session = session
+        self.claim: TurnClaim | None = None
+        self._journal = journal
+        self._who = who
+        self._owner = owner
+        self._lease = lease
+        self._deadline = time.monotonic() + seconds
+
+    def step(self) -> TurnClaim | Pause:
+        """Begins the turn, or says what to wait for; `Busy` once the time for that is over."""
+        while True:
+            version = self._journal.backend.version()
+            held = turns.held(self._journal, self.session)
+            if held is None:
+                got = turns.start(self._journal, self.session, self._who, owner=self._owner, lease=self._lease)
+                if isinstance(got, TurnClaim):
+                    self.claim = got
+                    return got
+                continue
+            now = time.monotonic()
+            if now >= self._deadline:
+                raise busy(self._journal, self.session)
+            return Pause(version, min(self._deadline, now + patience(self._journal, held)))
+
+    def give_up(self, why: str) -> None:
+        """Ends the turn again, if it has begun: its caller left before it could be handed over."""
+        if self.claim is not None:
+            turns.end(self._journal, self.claim, "cancelled", why)
+
+
+def begin(asked: Beginning, journal: Journal) -> TurnClaim:
     """Begins a turn, waiting for the one that is open."""
-    deadline = time.monotonic() + seconds
-    while True:
-        version = journal.backend.version()
-        got = turns.start(journal, session, who, owner=owner, lease=lease)
-        if isinstance(got, TurnClaim):
-            return got
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise busy(journal, session)
-        journal.backend.wait(version, min(left, patience(journal, got)))
+    while isinstance(got := asked.step(), Pause):
+        got.wait(journal.backend)
+    return got
 
 
 def patience(journal: Journal, held: Held) -> float:

@@ -39,6 +39,10 @@ def a_store_gives(store: Store) -> None:
     assert_type(store.sessions(), Iterator[onefold.SessionState])
     assert_type(store.compactions(), list[onefold.Compaction])
     assert_type(store.verify(), onefold.Report)
+    assert_type(store.session("s", keeper="agent"), Session)
+    assert_type(store.resolve("any id"), str)
+    assert_type(store.forks("s"), list[onefold.SessionState])
+    assert_type(store.delete("s"), onefold.Deleted)
 
 
 def a_session_gives(session: Session) -> None:
@@ -50,3 +54,34 @@ def a_session_gives(session: Session) -> None:
     assert_type(session.segments(), list[onefold.Segment])
     assert_type(session.holder(), onefold.Holder | None)
     assert_type(session.take(), Record | None)
+
+
+def a_turn_gives(session: Session) -> None:
+    with session.turn(owner="gateway", wait=2.5) as turn:
+        assert_type(turn, onefold.Turn)
+        assert_type(turn.append({"role": "user", "content": "hello"}, key="k"), onefold.Appended)
+        assert_type(turn.take(), Record | None)
+        turn.end("failed", "no answer")
+    assert_type(session.open_turn(), onefold.OpenTurn | None)
+    assert_type(session.stop_turn("a person pressed stop"), onefold.OpenTurn | None)
+    assert_type(session.queue({"role": "user", "content": "hello"}, key="k"), int)
+
+
+def going_back_gives(session: Session) -> None:
+    for moved in (session.undo(), session.redo(), session.rewind(7), session.keep("agent"), session.observe("acp")):
+        assert_type(moved, onefold.Segment)
+    assert_type(session.head, int)
+    assert_type(session.fork(), Session)
+    assert_type(session.fork("review", 7, id="second-look"), Session)
+    assert_type(session.erase(3), onefold.Erased)
+
+
+def what_stands_gives(session: Session) -> None:
+    assert_type(session.pin(3), tuple[int, ...])
+    assert_type(session.unpin(3, actor="ana"), tuple[int, ...])
+    assert_type(session.pins(), tuple[int, ...])
+    assert_type(session.note("rule", "Do not push.", "push"), int)
+    assert_type(session.notes(), tuple[onefold.Note, ...])
+    assert_type(session.context().pinned, tuple[int, ...])
+    assert_type(session.context().notes, tuple[onefold.Note, ...])
+    assert_type(session.aliases(), list[str])

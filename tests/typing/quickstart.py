@@ -61,6 +61,19 @@ while session.context().tokens > store.policy.limit:
     if not session.compact(summarize, trigger="threshold").changed:
         break
 
+with session.turn(owner="gateway") as turn:
+    asked = turn.append({"role": "user", "content": "Mend the test. Do not push."}).numbers[0]
+    turn.append({"role": "assistant", "content": "Mended."})
+session.pin(asked)
+session.note("path", "The failing test is tests/test_fetch.py.")
+
+session.append({"role": "user", "content": "Oh, then push it."})
+session.undo()
+other = session.fork(id="with-a-mock")
+other.append({"role": "user", "content": "Use a mock instead."})
+
+print(session.context().messages[-1]["content"], session.pins() == (asked,))
+
 shared = store.session("shared")
 print(shared.state.messages, "messages, lost:", 40 - shared.state.messages)
 print("at work:", shared.holder())

@@ -19,3 +19,14 @@ with onefold.open("agent.db", summarizer=summarize) as store:
     after = session.context()
     print(result.state, len(before.messages), "messages,", before.tokens, "tokens")
     print("now", len(after.messages), "messages,", after.tokens, "tokens;", session.state.messages, "in the journal")
+
+with onefold.open("agent.db") as store:
+    session = store.session("fix-the-build")
+    with session.turn(owner="gateway") as turn:  # nobody else's turn writes until it ends
+        asked = turn.append({"role": "user", "content": "Mend the test, but do not push."})
+        turn.append({"role": "assistant", "content": "Mended."})
+    session.pin(asked.numbers[0])  # in every context from now on, word for word
+    session.append({"role": "user", "content": "Well, push it."})
+    session.undo()  # takes that back; it works across compactions too
+    other = session.fork()  # the same past, another way to go on; nothing is copied
+    print(session.context().messages[-1]["content"])

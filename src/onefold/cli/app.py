@@ -6,7 +6,25 @@ from typing import Annotated
 
 import typer
 
-from onefold.cli import backup, compact, context, demo, export, sessions, show, verify
+from onefold.cli import (
+    backup,
+    cancel,
+    compact,
+    context,
+    delete,
+    demo,
+    erase,
+    export,
+    fork,
+    imports,
+    init,
+    note,
+    pin,
+    sessions,
+    show,
+    undo,
+    verify,
+)
 from onefold.cli.output import raw
 
 app = typer.Typer(
@@ -41,6 +59,7 @@ def program(
     \b
     Examples:
       onefold demo                          see it at work, in half a minute
+      onefold init agent.db                 make a store
       onefold sessions --store agent.db     what is in a store
       onefold show SESSION                  everything that happened in a session
       onefold COMMAND --help                more on one command, with an example
@@ -48,10 +67,19 @@ def program(
 
 
 app.command("demo")(demo.command)
+app.command("init")(init.command)
 app.command("sessions")(sessions.command)
 app.command("show")(show.command)
 app.command("context")(context.command)
 app.command("compact")(compact.command)
+app.command("cancel")(cancel.command)
+app.command("pin")(pin.command)
+app.command("note")(note.command)
+app.command("undo")(undo.command)
+app.command("fork")(fork.command)
+app.command("erase")(erase.command)
+app.command("delete")(delete.command)
 app.command("verify")(verify.command)
 app.command("backup")(backup.command)
 app.command("export")(export.command)
+app.command("import")(imports.command)

@@ -6,12 +6,17 @@ from typing import Annotated
 
 import typer
 
+from onefold.cli.note import print_note
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
 from onefold.cli.output import as_json, count, listed, plain, safe, safe_lines, say, short, text_width
-from onefold.cli.words import said
+from onefold.cli.sessions import fork_kind
+from onefold.cli.words import numbered, said, turn_words
 from onefold.compaction.context import Context
+from onefold.journal import view
+from onefold.messages.frame import noted
 from onefold.model import Record, Segment
 from onefold.session import Session
+from onefold.store import Store
 
 
 def command(
@@ -26,8 +31,9 @@ def command(
 ) -> None:
     """Shows what a model is sent now.
 
-    Prints the size in tokens, then the fold (what the summary stands for, and the summary), then the messages that
-    are sent word for word, with their numbers in the journal. With --json, the messages exactly as they are sent.
+    Prints the size in tokens, then what stands in every context (pinned messages and notes), then the fold (what the
+    summary stands for, and the summary), then the messages that are sent word for word, with their numbers in the
+    journal. With --json, the messages exactly as they are sent.
 
     \b
     Examples:
@@ -40,51 +46,100 @@ def command(
         if json:
             as_json({"session": session, **plain(context)})
             return
-        begins = next(s for s in found.segments() if s.number == context.segment)
-        _print(found, context, begins, full=full)
+        Page(opened, found, context, full=full).show()
 
 
-def _print(session: Session, context: Context, begins: Segment, *, full: bool) -> None:
-    sent = count(len(context.messages), "message")
-    say(
-        f"session {safe(session.id)}, segment {context.segment}: {sent}, about {context.tokens:,} tokens, "
-        f"as of record #{context.last}",
-        style="bold",
-    )
-    told = False
-    for number in context.numbers:
-        if number == context.segment:
-            _fold(context, begins, full=full)
-            told = True
-            continue
-        for record in session.read(number, number + 1):
-            _message(record, before_cut=number < begins.cut, full=full)
-    if not told and context.numbers:
-        say("nothing is folded: these are all messages", style="dim")
-    if context.left_out:
-        numbers = listed(f"#{n}" for n in context.left_out)
-        say(f"left out, for their tool call is not there: {numbers}", style="yellow")
+class Page:
+    """A context from top to bottom, with a line where another part of it begins."""
 
+    def __init__(self, store: Store, session: Session, context: Context, *, full: bool) -> None:
+        self._store = store
+        self._session = session
+        self._context = context
+        self._full = full
+        self._now = store.journal.backend.read(lambda tx: tx.now)
+        self._begins = self._segment(context.segment)
+        self._pins = {*session.pins()}
+        self._part = ""
 
-def _fold(context: Context, begins: Segment, *, full: bool) -> None:
-    sizes = f"{begins.tokens_before:,} → {begins.tokens_after:,} tokens when it was folded"
-    say(f"─── folded: everything before #{begins.cut} ({sizes})", style="cyan")
-    lines = safe_lines(context.summary or "")
-    shown = lines if full else lines[:12]
-    for line in shown:
-        say(f"  │ {line if full else short(line, text_width() - 4)}", style="cyan")
-    if len(lines) > len(shown):
-        say(f"  │ … {count(len(lines) - len(shown), 'more line')}; --full shows them", style="dim")
-    say(f"─── word for word from #{begins.cut} on", style="cyan")
+    def show(self) -> None:
+        self._head()
+        context = self._context
+        for number, body in zip(context.numbers, context.messages, strict=True):
+            if number == context.segment:
+                self._fold()
+            elif number == 0 and context.notes and body == {"role": "user", "content": noted(context.notes)}:
+                self._notes()
+            elif number == 0:
+                self._message("", "tool", 0, "(made up: this call got no result)")
+            else:
+                for record in self._session.read(number, number + 1):
+                    self._recorded(record)
+        if context.summary is None and context.numbers:
+            say("nothing is folded: these are all messages" + (" in view" if self._begins.hidden else ""), style="dim")
+        if context.left_out:
+            say(f"left out, for their tool call is not there: {numbered(context.left_out)}", style="yellow")
+        if self._begins.hidden:
+            hidden = listed(f"#{a} to #{b}" if a < b else f"#{a}" for a, b in self._begins.hidden)
+            say(f"left out, undone or erased: {hidden}", style="dim")
 
+    def _head(self) -> None:
+        context, state = self._context, self._session.state
+        sent = count(len(context.messages), "message")
+        say(
+            f"session {safe(self._session.id)}, segment {context.segment}: {sent}, about {context.tokens:,} tokens, "
+            f"as of record #{context.last}",
+            style="bold",
+        )
+        if (kind := fork_kind(self._store, state)) is not None:
+            say(f"a {safe(kind)} of {safe(str(state.parent))}, whose records are those up to #{state.forked_at}")
+        if (turn := self._session.open_turn()) is not None:
+            say(f"open: {safe(turn_words(turn, self._now))}", style="yellow")
 
-def _message(record: Record, *, before_cut: bool, full: bool) -> None:
-    role = record.header.role if record.header else ""
-    tokens = record.header.tokens if record.header else 0
-    head = f"#{record.number:<5} {short(role, 12):<12} {tokens:>6,}  {'kept by name: ' if before_cut else ''}"
-    if full:
-        say(head.rstrip(), style="bold")
-        for line in safe_lines(said(record)):
-            say(f"    {line}")
-    else:
-        say(head + short(said(record), max(24, text_width() - len(head))))
+    def _recorded(self, record: Record) -> None:
+        tokens = record.header.tokens if record.header else 0
+        role = record.header.role if record.header else ""
+        early = record.number < self._begins.cut
+        if record.number in self._context.pinned:
+            self._enter("pinned: in every context, word for word")
+            mark = ""
+        else:
+            mark = "kept by name: " if early else "pinned: " if record.number in self._pins else ""
+            if self._part:
+                self._enter(f"word for word from #{self._begins.cut} on")
+        self._message(f"#{record.number}", role, tokens, said(record), mark)
+
+    def _notes(self) -> None:
+        self._enter("notes: in every context, word for word")
+        for note in self._context.notes:
+            print_note(note, self._now)
+
+    def _fold(self) -> None:
+        holds = self._segment(self._begins.summary or self._begins.number)
+        sizes = f"{holds.tokens_before:,} → {holds.tokens_after:,} tokens when it was folded"
+        self._enter(f"folded: everything before #{self._begins.cut} ({sizes})")
+        lines = safe_lines(self._context.summary or "")
+        shown = lines if self._full else lines[:12]
+        for line in shown:
+            say(f"  │ {line if self._full else short(line, text_width() - 4)}", style="cyan")
+        if len(lines) > len(shown):
+            say(f"  │ … {count(len(lines) - len(shown), 'more line')}; --full shows them", style="dim")
+
+    def _message(self, number: str, role: str, tokens: int, text: str, mark: str = "") -> None:
+        head = f"{number:<6} {short(role, 12):<12} {tokens:>6,}  {mark}"
+        if self._full:
+            say(head.rstrip(), style="bold")
+            for line in safe_lines(text):
+                say(f"    {line}")
+        else:
+            say(head + short(text, max(24, text_width() - len(head))))
+
+    def _enter(self, part: str) -> None:
+        if part != self._part:
+            self._part = part
+            say(f"─── {part}", style="cyan")
+
+    def _segment(self, number: int) -> Segment:
+        found = self._store.journal.backend.read(lambda tx: view.segment(tx, self._session.id, number))
+        assert found is not None, "a context comes from a segment, and a summary from another"
+        return found

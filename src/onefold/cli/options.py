@@ -38,16 +38,26 @@ def open_store(given: str | None) -> onefold.Store:
 def locate(given: str | None) -> str:
     """The address of the store: option, environment, config file, default."""
     address = given or os.environ.get("ONEFOLD_STORE") or _configured()
-    return address or str(_home("XDG_DATA_HOME", ".local/share") / "onefold" / "onefold.db")
+    return address or str(default_store())
+
+
+def default_store() -> Path:
+    """Where the store is if nobody says otherwise."""
+    return _home("XDG_DATA_HOME", ".local/share") / "onefold" / "onefold.db"
+
+
+def config_path() -> Path:
+    """Where the config file is, if there is one."""
+    named = os.environ.get("ONEFOLD_CONFIG")
+    return Path(named) if named else _home("XDG_CONFIG_HOME", ".config") / "onefold" / "config.toml"
 
 
 def _configured() -> str | None:
-    named = os.environ.get("ONEFOLD_CONFIG")
-    path = Path(named) if named else _home("XDG_CONFIG_HOME", ".config") / "onefold" / "config.toml"
+    path = config_path()
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        if named:
+        if os.environ.get("ONEFOLD_CONFIG"):
             raise WrongUse(f"there is no config file {path}, which ONEFOLD_CONFIG names") from None
         return None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from onefold.errors import OnefoldError, OutcomeUnknown, SessionNotFound, StoreError
 from onefold.messages import encode
 from onefold.model import Json, Record, SessionState
 
@@ -121,6 +123,17 @@ def refuse(text: str) -> NoReturn:
     """Ends the command: it was understood, and not done."""
     line_on_stderr(text)
     raise SystemExit(1)
+
+
+@contextlib.contextmanager
+def refusing() -> Iterator[None]:
+    """What a session refuses ends the command with 1; not to find it, or the store, is another thing."""
+    try:
+        yield
+    except (StoreError, SessionNotFound, OutcomeUnknown):
+        raise
+    except OnefoldError as error:
+        refuse(str(error))
 
 
 def prepare() -> None:

@@ -9,7 +9,9 @@ import typer
 
 from onefold.cli.options import JsonOption, StoreOption, open_store
 from onefold.cli.output import ago, as_json, console, count, plain, safe, say
-from onefold.model import Compaction, Holder, SessionState
+from onefold.cli.words import turn_words
+from onefold.journal import turns
+from onefold.model import Compaction, Holder, OpenTurn, SessionState
 from onefold.store import Store
 
 
@@ -41,6 +43,42 @@ def doing(store: Store, session: SessionState) -> Doing:
     return Doing("waiting", None, compaction) if compaction.open else Doing("idle")
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A session of the list, with what goes on in it."""
+
+    session: SessionState
+    doing: Doing
+    turn: OpenTurn | None
+    fork: str | None
+    """Which kind of fork it is, if it is one."""
+
+    @property
+    def busy(self) -> bool:
+        return self.turn is not None or self.doing.state != "idle"
+
+    def words(self, now: float) -> str:
+        parts = [turn_words(self.turn, now)] if self.turn is not None else []
+        if self.doing.state != "idle":
+            parts.append(self.doing.words(now))
+        if self.fork is not None:
+            parts.append(f"{self.fork} of {self.session.parent} at #{self.session.forked_at}")
+        return "; ".join(parts) or self.doing.words(now)
+
+
+def look(store: Store, session: SessionState) -> Found:
+    turn = turns.current(store.journal, session.id) if session.turn else None
+    return Found(session, doing(store, session), turn, fork_kind(store, session))
+
+
+def fork_kind(store: Store, session: SessionState) -> str | None:
+    """What a fork says of itself in its first record."""
+    if session.parent is None:
+        return None
+    said = store.journal.backend.read(lambda tx: tx.record(session.id, session.forked_at + 1))
+    return str(said.body.get("kind", "fork")) if said is not None and isinstance(said.body, dict) else "fork"
+
+
 def command(
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many.", show_default=False)
@@ -51,40 +89,49 @@ def command(
     """Lists the sessions of a store, the latest activity first.
 
     Prints a line for each: id, messages, records, the size of its context in tokens, segments, compactions that were
-    committed, whether one is under way and who works on it, and when something happened last.
+    committed, what goes on (an open turn and whose it is, a compaction and who works on it), of which session it is a
+    fork, and when something happened last.
 
     \b
     Example:
       onefold sessions --limit 20
     """
     with open_store(store) as opened:
-        found = [(session, doing(opened, session)) for session in opened.sessions(limit)]
+        found = [look(opened, session) for session in opened.sessions(limit)]
         now = opened.journal.backend.read(lambda tx: tx.now)
         address = opened.address
     if json:
-        as_json([{**plain(session), "doing": plain(does)} for session, does in found])
+        as_json(
+            [
+                {**plain(f.session), "doing": plain(f.doing), "open_turn": plain(f.turn), "fork_kind": f.fork}
+                for f in found
+            ]
+        )
     elif not found:
         say(f"no sessions in {safe(address)} yet")
     else:
         _table(found, now)
 
 
-def _table(found: list[tuple[SessionState, Doing]], now: float) -> None:
+def _table(found: list[Found], now: float) -> None:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("session", overflow="fold")
-    for name in ("messages", "records", "tokens", "segments", "folds"):
+    wide = console().width >= 100
+    for name in ("messages", "records", "tokens", *(("segments",) if wide else ()), "folds"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state", overflow="fold")
     table.add_column("last", no_wrap=True)
-    for session, does in found:
-        numbers = (session.messages, session.last, session.tokens, session.segments, session.committed)
+    for line in found:
+        session = line.session
+        segments = (session.segments,) if wide else ()
+        numbers = (session.messages, session.last, session.tokens, *segments, session.committed)
         table.add_row(
             Text(safe(session.id)),
             *(f"{n:,}" for n in numbers),
-            Text(safe(does.words(now)), style="" if does.state == "idle" else "yellow"),
+            Text(safe(line.words(now)), style="yellow" if line.busy else ""),
             ago(session.touched_at, now),
         )
     console().print(table)

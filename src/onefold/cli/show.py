@@ -10,11 +10,13 @@ import typer
 
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WrongUse, open_store
 from onefold.cli.output import as_json_array, clock_time, on_terminal, plain, safe, safe_lines, say, short, text_width
-from onefold.cli.words import summary_of, words
+from onefold.cli.words import summary_of, turn_words, words
+from onefold.journal import view
 from onefold.messages.groups import group
-from onefold.model import MESSAGE, Record
+from onefold.model import MESSAGE, NOTE, Record
 from onefold.session import Session
 
+UNDONE = "(undone) "
 ORPHAN = "a tool result without its call: kept here, left out of every context"
 
 
@@ -45,8 +47,9 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     """Shows everything that ever happened in a session, top to bottom.
 
     Prints a line for each record: number, time, kind, role and the beginning of its text; compactions in words: who
-    asked, who works on it, what was cut, and the context's size before and after. Tool results without their call
-    are flagged. With --json, one object a record, in one array.
+    asked, who works on it, what was cut, and the context's size before and after. What was undone, and tool results
+    without their call, are flagged. A fork begins with the records of its parent. With --json, one object a record, in
+    one array.
 
     \b
     Examples:
@@ -58,16 +61,25 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     with open_store(store) as opened:
         found = opened.session(session, create=False)
         orphans = Orphans(found)
-        stop = min(found.state.last, last or found.state.last) + 1
+        state = found.state
+        head = opened.journal.backend.read(lambda tx: tx.segment(found.id, state.head))
+        hidden = head.hidden if head is not None else ()
+        stop = min(state.last, last or state.last) + 1
         records = found.read(first, stop)
         if json:
-            as_json_array({**plain(record), "orphan": record in orphans} for record in records)
+            as_json_array(
+                {**plain(r), "orphan": r in orphans, "hidden": view.is_hidden(hidden, r.number)} for r in records
+            )
             return
         page = Page(full=full)
         for record in records:
-            page.show(record, orphan=record in orphans)
+            undone = record.kind in (MESSAGE, NOTE) and view.is_hidden(hidden, record.number)
+            page.show(record, orphan=record in orphans, undone=undone)
         if page.day is None:
-            say(f"no records from #{first} on; the session ends at #{found.state.last}", style="dim")
+            say(f"no records from #{first} on; the session ends at #{state.last}", style="dim")
+        if stop > state.last and (turn := found.open_turn()) is not None:
+            now = opened.journal.backend.read(lambda tx: tx.now)
+            say(f"{'':18}still open: {safe(turn_words(turn, now))}", style="yellow")
 
 
 class Page:
@@ -77,35 +89,36 @@ class Page:
         self.day: str | None = None
         self._full = full
 
-    def show(self, record: Record, *, orphan: bool) -> None:
+    def show(self, record: Record, *, orphan: bool, undone: bool = False) -> None:
         day, moment = clock_time(record.at).split()
         if day != self.day:
             self.day = day
             say(day, style="dim")
         head = f"#{record.number:<6} {moment}  "
         if record.header is not None:
-            self._message(record, head)
+            self._message(record, head, undone=undone)
         else:
-            self._event(record, head)
+            self._event(record, head, undone=undone)
         if orphan:
             say(f"{'':18}! {ORPHAN}", style="yellow")
 
-    def _message(self, record: Record, head: str) -> None:
+    def _message(self, record: Record, head: str, *, undone: bool) -> None:
         what = record.header.role if record.header and record.kind == MESSAGE else record.kind
         head = f"{head}{short(what, 12):<9} " + (f"[{short(record.actor, 20)}] " if record.actor else "")
+        head += UNDONE if undone else ""
         if self._full:
             say(head.rstrip(), style="bold")
             _indented(safe_lines(words(record)))
         else:
-            say(head + short(words(record), max(24, text_width() - len(head))))
+            say(head + short(words(record), max(24, text_width() - len(head))), style="dim" if undone else None)
 
-    def _event(self, record: Record, head: str) -> None:
+    def _event(self, record: Record, head: str, *, undone: bool) -> None:
         """Whole, however many lines it takes on a terminal: this is what people look for."""
-        text = f"{safe(record.kind)}: {safe(words(record))}"
+        text = f"{safe(record.kind)}: {UNDONE if undone else ''}{safe(words(record))}"
         room = max(40, text_width() - len(head))
         lines = textwrap.wrap(text, room) if on_terminal() else [text]
         for i, line in enumerate(lines):
-            say(f"{head if i == 0 else ' ' * len(head)}{line}", style="cyan")
+            say(f"{head if i == 0 else ' ' * len(head)}{line}", style="dim" if undone else "cyan")
         if (summary := summary_of(record)) is not None:
             if self._full:
                 _indented(safe_lines(summary))

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from onefold.cli.output import clock_time, count, listed
+from onefold.cli.output import ago, clock_time, count, listed
 from onefold.messages import FORMATS, encode
 from onefold.model import (
     ALIAS,
     CANCELLED,
     COMMITTED,
+    ERASED,
     FAILED,
+    FORK,
     HEALED,
     INPUT_QUEUED,
     INPUT_TAKEN,
     JOINED,
     MESSAGE,
+    NOTE,
+    PIN_ADDED,
+    PIN_REMOVED,
     REQUESTED,
     SEGMENT_OPENED,
     STARTED,
     SUPERSEDED,
+    TURN_SETTLED,
+    TURN_STARTED,
     Json,
+    OpenTurn,
     Record,
 )
 
@@ -46,6 +54,18 @@ def summary_of(record: Record) -> str | None:
     """The summary that a record holds, if it opened a segment with one of its own."""
     found = record.body.get("summary") if record.kind == SEGMENT_OPENED and isinstance(record.body, dict) else None
     return found if isinstance(found, str) else None
+
+
+def turn_words(turn: OpenTurn, now: float) -> str:
+    """Whose turn is open, since when, and whether its writer still says that it lives."""
+    writer = turn.owner or f"{turn.holder.host}:{turn.holder.pid}"
+    silent = "" if now < turn.until else ", not heard of any more"
+    return f"turn of {writer}, begun {ago(turn.since, now)}{silent}"
+
+
+def numbered(numbers: Iterable[int]) -> str:
+    """#2, #3, #9: records by their numbers."""
+    return listed(f"#{n}" for n in numbers)
 
 
 def _by(record: Record) -> str:
@@ -88,15 +108,72 @@ def _segment(record: Record, body: Json) -> str:
     if body["source"] == "created":
         return "the session begins"
     sizes = f"{body['tokens_before']:,} → {body['tokens_after']:,} tokens"
-    kept = f", {listed(f'#{n}' for n in body['kept'])} kept besides" if body.get("kept") else ""
-    if body["source"] == "restored":
-        return f"back to the boundary of segment {body['restored']}, verbatim from #{body['cut']} on{kept}; {sizes}"
+    kept = f", {numbered(body['kept'])} kept besides" if body.get("kept") else ""
+    match body["source"]:
+        case "restored":
+            return f"{_restored(record, body)}, verbatim from #{body['cut']} on{kept}; {sizes}"
+        case "forked":
+            return f"begins with the boundary it had there, verbatim from #{body['cut']} on{kept}"
+        case "erased":
+            return f"a view without what was erased, verbatim from #{body['cut']} on{kept}; {sizes}"
+        case "kept":
+            return f"from now on it is compacted by {'its agent' if body.get('keeper') == 'agent' else 'onefold'}"
+        case "observed":
+            return f"its agent compacted by itself, seen by {body['by']}; no cut is moved"
     by = f" (by {body['by']})" if body.get("by") else ""
     return f"everything before #{body['cut']} is a summary now{by}{kept}; {sizes}"
 
 
+def _restored(record: Record, body: Json) -> str:
+    """An undo or a rewind hides what lies right before its own record; a redo or a restore hides nothing new."""
+    first, last = (body.get("hidden") or [[0, 0]])[-1]
+    if body.get("redo") and last == record.number - 1:
+        return f"undone: #{first} to #{last} no longer count" if first < last else f"undone: #{last} no longer counts"
+    return f"back to the boundary of segment {body['restored']}"
+
+
 def _taken(record: Record, body: Json) -> str:
+    if body.get("erased"):
+        return f"the input #{body['input']} was erased, so nobody takes it"
     return f"the input #{body['input']} is taken; it is the next message"
+
+
+def _turn_started(record: Record, body: Json) -> str:
+    holder = body["holder"]
+    return f"a turn{_by(record)} begins: {holder['host']}:{holder['pid']} writes"
+
+
+def _turn_settled(record: Record, body: Json) -> str:
+    if body["outcome"] == "settled":
+        return "the turn is settled"
+    return f"the turn {'was ' if body['outcome'] != 'failed' else ''}{body['outcome']}{_by(record)}" + (
+        f": {body['cause']}" if body.get("cause") else ""
+    )
+
+
+def _pin_added(record: Record, body: Json) -> str:
+    return f"{numbered(body['numbers'])} pinned{_by(record)}: in every context from now on"
+
+
+def _pin_removed(record: Record, body: Json) -> str:
+    return f"{numbered(body['numbers'])} no longer pinned{_by(record)}"
+
+
+def _note(record: Record, body: Json) -> str:
+    about = f"{body['kind']} ({body['key']})" if body.get("key") else body["kind"]
+    return f"{about}{_by(record)}: {body['text']}" if body["text"] else f"{about} no longer holds{_by(record)}"
+
+
+def _fork(record: Record, body: Json) -> str:
+    return f"it is a {body['kind']} of {body['parent']}, whose records are those up to #{body['at']}{_by(record)}"
+
+
+def _erased(record: Record, body: Json) -> str:
+    if "was" in body:
+        return f"{'an input' if body['was'] == INPUT_QUEUED else 'a ' + body['was']} stood here; it was erased"
+    gone = f"{numbered(body['numbers'])} erased for good" if body["numbers"] else "what was erased no longer counts"
+    covered = listed(body["summaries"])
+    return f"{gone}{_by(record)}" + (f", and the summary of segment {covered} with it" if covered else "")
 
 
 def _alias(record: Record, body: Json) -> str:
@@ -117,6 +194,13 @@ _WORDS: dict[str, Callable[[Record, Json], str]] = {
     SUPERSEDED: _superseded,
     SEGMENT_OPENED: _segment,
     INPUT_TAKEN: _taken,
+    TURN_STARTED: _turn_started,
+    TURN_SETTLED: _turn_settled,
+    PIN_ADDED: _pin_added,
+    PIN_REMOVED: _pin_removed,
+    NOTE: _note,
+    FORK: _fork,
+    ERASED: _erased,
     ALIAS: _alias,
     HEALED: _healed,
 }

@@ -77,9 +77,10 @@ def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None
 
     `live` is the turn that is open: calls that another one left without a result will get none.
     """
-    order, orphans = _order(tail, live)
+    order, orphans = _order(tail, {r.number for r in tail if r.turn is not None and r.turn != live})
     segment, summary, notes = begins.segment, begins.summary, begins.standing.notes
-    pins, _ = _order([r for r in begins.pinned if not _leads(r)], live)
+    # No call is pinned that waits: one without a result here was given up.
+    pins, _ = _order([r for r in begins.pinned if not _leads(r)], {r.number for r in begins.pinned})
     parts: list[_Part] = [_part(r) for r in (*begins.kept, *begins.pinned) if _leads(r)]
     parts += pins
     if notes:
@@ -121,9 +122,9 @@ def _part(record: Record) -> _Part:
     return _Part(record.number, record.body, record.header.tokens if record.header else 0, record.format or PLAIN)
 
 
-def _order(messages: Sequence[Record], live: str | None) -> tuple[list[_Part], frozenset[int]]:
-    """Messages in order, but results right after their call; what came in between follows them."""
-    over = {r.number for r in messages if r.turn is not None and r.turn != live}
+def _order(messages: Sequence[Record], over: set[int]) -> tuple[list[_Part], frozenset[int]]:
+    """Messages in order, but results right after their call; what came in between follows them. Calls of those that
+    are `over` will get no result."""
     grouped = group(((r.number, r.header) for r in messages if r.header is not None), over)
     by_number = {r.number: r for r in messages}
     owner = {n: g.first for g in grouped.groups for n in g.members[1:]}  # of two calls it answers, the later one
@@ -142,12 +143,17 @@ def _order(messages: Sequence[Record], live: str | None) -> tuple[list[_Part], f
     for number in order:
         parts.append(_part(by_number[number]))
         if (lacks := given_up.get(number)) is not None:
-            parts += _no_results(by_number[lacks.first], sorted(lacks.waiting))
+            for call in (by_number[n] for n in lacks.members):
+                parts += _no_results(call, [id for id in _calls(call) if id in lacks.waiting])
     return parts, grouped.orphans
+
+
+def _calls(record: Record) -> tuple[str, ...]:
+    return record.header.opens if record.header is not None else ()
 
 
 def _no_results(call: Record, ids: list[str]) -> list[_Part]:
     """What stands for the results of calls that were given up, in the format of the call."""
     name = call.format or PLAIN
-    made = no_results(name, ids, "the call was interrupted")
+    made = no_results(name, call.body, ids, "the call was interrupted") if ids else []
     return [_Part(0, body, codec(name).header(body).tokens, name) for body in made]

@@ -24,6 +24,7 @@ from onefold.compaction.summarizers import Material, Summarizer, budget, call
 from onefold.errors import CommitRefused, CompactionDisabled, OnefoldError
 from onefold.journal import turns, view
 from onefold.journal.contract import Journal, segment
+from onefold.journal.reading import Pause
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages.codecs import estimate
@@ -35,6 +36,7 @@ from onefold.model import (
     Draft,
     Held,
     HolderId,
+    OpenTurn,
     Ranges,
     Record,
     Requested,
@@ -45,6 +47,7 @@ log = logging.getLogger("onefold")
 
 _PAGE = 50
 _PAUSE = 0.001
+_GLANCE = 0.25  # an attempt may end without a word in the store: it is looked at that often
 
 _nonce = random_id()
 
@@ -87,6 +90,7 @@ class Attempt:
         self._policy = policy
         self._follow_up = follow_up
         self._over = threading.Event()
+        self._ending = threading.Lock()  # an attempt is committed or handed back, and not one after the other
         context = contextvars.copy_context()
         self._thread = threading.Thread(
             target=context.run, args=(self._work,), name=f"onefold-compact-{claim.compaction[:8]}", daemon=True
@@ -101,9 +105,10 @@ class Attempt:
 
     def hand_back(self, why: str) -> None:
         """Gives the claim back at once, for the next one to take; whatever the summarizer still makes is dropped."""
-        if self._over.is_set():
-            return
-        self._over.set()
+        with self._ending:
+            if self._over.is_set():
+                return
+            self._over.set()
         try:
             self._journal.fail(self.claim, why, 0.0)
         except OnefoldError as error:
@@ -165,8 +170,10 @@ class Attempt:
         wrong = complaint(made, previous=work.previous, replaces=removed, shrink=share)
         if wrong is not None:
             self._fail(wrong, policy.retry_after(claim.attempt))
-        elif not self._over.is_set():
-            self._journal.commit(claim, made, planned.cut, kept=planned.kept, follow_up=self._follow_up)
+            return
+        with self._ending:
+            if not self._over.is_set():
+                self._journal.commit(claim, made, planned.cut, kept=planned.kept, follow_up=self._follow_up)
 
     def _fail(self, cause: str, retry_after: float | None) -> None:
         if self._over.is_set():
@@ -199,70 +206,115 @@ class Runner:
                 attempt.hand_back(why)
 
 
-def compact(
-    journal: Journal,
-    session: str,
-    summarizer: Summarizer,
-    policy: Policy,
-    runner: Runner,
-    *,
-    base: int,
-    trigger: str,
-    instructions: str | None = None,
-    wait: bool | float = True,
-    agent: str | None = None,
-    follow_up: Draft | None = None,
-) -> CompactResult:
-    """Sees to it that segment `base` is compacted once, by this caller or another, and says how it ended."""
-    if journal.backend.read(lambda tx: segment(tx, session, known(tx, session).head)).keeper != "onefold":
-        raise CompactionDisabled(
-            f"session {session!r} is compacted by its agent; ask the agent, or call keep('onefold') first"
-        )
-    asked = journal.request(
-        session, trigger=trigger, base=base, instructions=instructions, attempts=policy.attempts, actor=agent
-    )
-    if asked.compaction is None or asked.outcome == "moved on":
-        return _already(asked, base)
-    id = asked.compaction.id
-    seconds = policy.wait if wait is True else 0.0 if wait is False else float(wait)
-    deadline = time.monotonic() + seconds
-    own: Attempt | None = None
+class Call:
+    """One call of `compact`, step by step: for a caller that blocks while it waits, and for one that does not.
 
-    def result(current: Compaction) -> CompactResult:
-        head = journal.state(session).head
+    It sees to it that segment `base` is compacted once, by this caller or another.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        session: str,
+        summarizer: Summarizer,
+        policy: Policy,
+        runner: Runner,
+        *,
+        base: int,
+        trigger: str,
+        instructions: str | None = None,
+        wait: bool | float = True,
+        agent: str | None = None,
+        follow_up: Draft | None = None,
+    ) -> None:
+        self.session = session
+        self._journal = journal
+        self._summarizer = summarizer
+        self._policy = policy
+        self._runner = runner
+        self._base = base
+        self._trigger = trigger
+        self._instructions = instructions
+        self._seconds = policy.wait if wait is True else 0.0 if wait is False else float(wait)
+        self._deadline = 0.0
+        self._agent = agent
+        self._follow_up = follow_up
+        self._asked: Requested | None = None
+        self._own: Attempt | None = None
+
+    def step(self) -> CompactResult | Pause:
+        """Does what there is to do now, and says how it ended, or what to wait for before the next step."""
+        if self._asked is None:
+            self._asked = self._ask()
+            self._deadline = time.monotonic() + self._seconds
+        asked = self._asked
+        if asked.compaction is None or asked.outcome == "moved on":
+            return _already(asked, self._base)
+        journal, session, id, policy = self._journal, self.session, asked.compaction.id, self._policy
+        while True:
+            version = journal.backend.version()
+            current = journal.compaction(session, id)
+            if not current.open:
+                return self._result(current, asked)
+            until = self._deadline
+            if self._own is None or self._own.over():
+                held = journal.claimable(session, id)
+                if held is None:
+                    who = whoami(self._agent)
+                    got = journal.claim(session, who, lease=policy.lease, life=policy.life, compaction=id)
+                    if isinstance(got, Claim):
+                        attempt = Attempt(journal, got, self._summarizer, policy, self._follow_up)
+                        self._own = self._runner.start(attempt)
+                    continue
+                until = min(until, _when(held, journal, until))
+            else:
+                until = min(until, time.monotonic() + _GLANCE)
+            if time.monotonic() >= self._deadline:
+                return self._result(current, asked)
+            return Pause(version, until)
+
+    def hand_back(self) -> None:
+        """Gives its own attempt back, if it has one, because its caller does not wait for it any more."""
+        if self._own is not None:
+            self._own.hand_back("its caller was interrupted")
+
+    def _ask(self) -> Requested:
+        journal, session = self._journal, self.session
+        if journal.backend.read(lambda tx: segment(tx, session, known(tx, session).head)).keeper != "onefold":
+            raise CompactionDisabled(
+                f"session {session!r} is compacted by its agent; ask the agent, or call keep('onefold') first"
+            )
+        return journal.request(
+            session,
+            trigger=self._trigger,
+            base=self._base,
+            instructions=self._instructions,
+            attempts=self._policy.attempts,
+            actor=self._agent,
+        )
+
+    def _result(self, current: Compaction, asked: Requested) -> CompactResult:
+        own, head = self._own, self._journal.state(self.session).head
         return CompactResult(
-            id=id,
+            id=current.id,
             state=current.state,
-            changed=head != base,
+            changed=head != self._base,
             joined=asked.outcome == "joined",
             applied=own is not None and current.state == "committed" and current.fence == own.claim.fence,
             cause=current.cause if current.state != "committed" else None,
             segment=head,
         )
 
-    while True:
-        version = journal.backend.version()
-        current = journal.compaction(session, id)
-        if not current.open:
-            return result(current)
-        again = deadline
-        working = None if own is None or own.over() else own
-        if working is None:
-            held = journal.claimable(session, id)
-            if held is None:
-                got = journal.claim(session, whoami(agent), lease=policy.lease, life=policy.life, compaction=id)
-                if isinstance(got, Claim):
-                    own = runner.start(Attempt(journal, got, summarizer, policy, follow_up))
-                continue
-            again = _when(held, journal, deadline)
-        if time.monotonic() >= deadline:
-            return result(current)
+
+def compact(call: Call, journal: Journal) -> CompactResult:
+    """Goes through a call, waiting between its steps, and says how it ended."""
+    while isinstance(answer := call.step(), Pause):
         try:
-            _wait(journal, version, min(again, deadline), working)
+            answer.wait(journal.backend)
         except BaseException:
-            if own is not None:
-                own.hand_back("its caller was interrupted")
+            call.hand_back()
             raise
+    return answer
 
 
 def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda: None) -> Work:
@@ -284,7 +336,7 @@ def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda:
         messages=tuple(messages),
         tokens=state.tokens,
         pinned=base.standing.pinned,
-        turns=_turns((*base.kept, *messages), None if live is None else live.id),
+        turns=_turns((*base.kept, *messages), live),
     )
 
 
@@ -292,12 +344,27 @@ def _messages(session: str, start: int, stop: int, hidden: Ranges, tx: Transacti
     return view.messages(tx, session, start, stop, hidden)
 
 
-def _turns(messages: Sequence[Record], live: str | None) -> Turns:
-    asked = (r.number for r in messages if r.turn == live and r.header is not None and r.header.role == "user")
+def _turns(messages: Sequence[Record], live: OpenTurn | None) -> Turns:
+    if live is None:
+        return Turns(over=frozenset(r.number for r in messages if r.turn is not None))
     return Turns(
-        over=frozenset(r.number for r in messages if r.turn is not None and r.turn != live),
-        opening=None if live is None else min(asked, default=None),
+        over=frozenset(r.number for r in messages if r.turn is not None and r.turn != live.id),
+        opening=_opening(messages, live),
     )
+
+
+def _opening(messages: Sequence[Record], live: OpenTurn) -> int | None:
+    """The message of the user that a turn is about: its own first one, or the last before it began, if its writer
+    answered that. What came from the user later only steers it."""
+    first = next((r for r in messages if r.turn == live.id), None)
+    if first is not None and _asks(first):
+        return first.number
+    before = [r.number for r in messages if r.number < live.number and _asks(r)]
+    return before[-1] if before else next((r.number for r in messages if r.turn == live.id and _asks(r)), None)
+
+
+def _asks(record: Record) -> bool:
+    return record.header is not None and record.header.role == "user"
 
 
 def _already(asked: Requested, base: int) -> CompactResult:
@@ -319,12 +386,6 @@ def _when(held: Held, journal: Journal, deadline: float) -> float:
         return deadline
     now = journal.backend.read(lambda tx: tx.now)
     return time.monotonic() + max(0.0, held.until - now) + 0.001
-
-
-def _wait(journal: Journal, version: int, until: float, own: Attempt | None) -> None:
-    left = until - time.monotonic()
-    if left > 0 and not (own is not None and own.over()):
-        journal.backend.wait(version, min(left, 0.25) if own is not None else left)
 
 
 def _numbered(records: tuple[Record, ...]) -> list[Numbered]:

@@ -33,7 +33,7 @@ from onefold.errors import (
 from onefold.journal import fold, reading, view
 from onefold.journal.fold import boundary
 from onefold.journal.leases import PatientLeases
-from onefold.journal.refusals import check_name, conflict, lost, may_compact, own, refused
+from onefold.journal.refusals import check_name, conflict, known_word, lost, may_compact, own, refused
 from onefold.journal.seam import Backend, Taken, Transaction
 from onefold.journal.verify import heal
 from onefold.journal.view import known
@@ -96,6 +96,7 @@ class Journal:
 
     def create(self, session: str, *, keeper: Keeper = "onefold") -> SessionState:
         """Makes a session, or finds it as it is. Damaged derived rows are folded anew on the way."""
+        known_word(session, "keeper", keeper, Keeper)
 
         def work(tx: Transaction) -> SessionState:
             state = tx.session(session)
@@ -211,7 +212,9 @@ class Journal:
                 )
                 return Requested(None, "held back", state.head, cause)
             if trigger not in URGENT and segment(tx, session, state.head).source == "restored":
-                cause = "it was undone; automatic compactions wait until the context is full, or a person asks"
+                cause = (
+                    "somebody went back in it; automatic compactions wait until the context is full, or a person asks"
+                )
                 return Requested(None, "held back", state.head, cause)
             state = self.ask(tx, state, trigger, instructions=instructions, attempts=attempts, actor=actor, key=key)
             tx.put_session(state)
@@ -350,9 +353,11 @@ class Journal:
                 raise refused(
                     CommitRefused, claim, f"its cut {at} lies outside {base.cut + 1}…{claim.fence}, what it claimed"
                 )
-            by_name = [view.record(tx, claim.session, n) for n in sorted({*kept})]
+            by_name = [view.record(tx, claim.session, n) for n in sorted({*kept}) if not view.is_hidden(base.hidden, n)]
             if len(by_name) < len(kept) or any(r is None or r.kind != MESSAGE or r.number >= at for r in by_name):
-                raise refused(CommitRefused, claim, f"not all it keeps, {list(kept)}, are messages before its cut")
+                raise refused(
+                    CommitRefused, claim, f"not all it keeps, {list(kept)}, are messages in view before its cut"
+                )
             body = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2}
             moved = boundary(base, state, source="compaction", cut=at, kept=list(kept))
             moved |= {"compaction": current.id, "summary": made.text, "by": made.by}

@@ -67,14 +67,21 @@ def _add(tx: Transaction, state: SessionState, record: Record) -> SessionState:
         raise OnefoldError(f"session {state.id!r}: after record {state.last} comes {record.number}; one is missing")
     if record.kind == MESSAGE and record.header is None:
         raise OnefoldError(f"session {state.id!r}: message {record.number} comes without its header")
-    if record.kind == ALIAS and tx.session(str(record.body.get("alias"))) is not None:
-        raise OnefoldError(f"session {state.id!r}: record {record.number} gives it another session's id for an alias")
     try:
+        if record.kind == ALIAS and _of_another(tx, str(record.body.get("alias"))):
+            raise OnefoldError(
+                f"session {state.id!r}: record {record.number} gives it another session's id for an alias"
+            )
         tx.add(state.id, record, encode(record.body))
         return fold.apply(tx, state, record)
     except Taken as error:
         raise OnefoldError(f"session {state.id!r}: record {record.number} cannot be taken in: {error}") from error
-    except (KeyError, TypeError, AttributeError, ValueError, StoreDamaged) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, StoreDamaged) as error:
         raise OnefoldError(
             f"session {state.id!r}: record {record.number} ({record.kind}) makes no sense: {error!r}"
         ) from error
+
+
+def _of_another(tx: Transaction, alias: str) -> bool:
+    """Whether an id is, or was, a session's."""
+    return tx.session(alias) is not None or tx.deleted(alias) is not None

@@ -8,10 +8,13 @@ back, and whatever is open on the old head is settled in the same transaction.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from onefold.errors import Moved, OnefoldError
 from onefold.journal import fold, view
 from onefold.journal.contract import Journal, segment
 from onefold.journal.fold import boundary
+from onefold.journal.refusals import known_word
 from onefold.journal.seam import Transaction
 from onefold.journal.turns import close
 from onefold.journal.view import known
@@ -19,6 +22,7 @@ from onefold.model import (
     COMMITTED,
     FORK,
     SEGMENT_OPENED,
+    TURN_STARTED,
     ForkKind,
     Json,
     Keeper,
@@ -26,6 +30,8 @@ from onefold.model import (
     Segment,
     SessionState,
 )
+
+_PAGE = 500
 
 
 def restore(journal: Journal, session: str, to: int, *, expect_head: int, seen: int | None = None) -> Segment:
@@ -38,7 +44,8 @@ def restore(journal: Journal, session: str, to: int, *, expect_head: int, seen: 
             raise OnefoldError(f"session {session!r} has no segment {to}; `onefold show {session}` lists them")
         _not_erased(tx, session, older)
         state = close(journal, tx, state, "cancelled", "the session was taken back to an older segment")
-        return _open(journal, tx, state, older, older.hidden, restored=to)
+        keeper = segment(tx, session, state.head).keeper
+        return _open(journal, tx, state, older, older.hidden, restored=to, keeper=keeper)
 
     return journal.backend.write(session, work)
 
@@ -93,7 +100,8 @@ def fork(
 ) -> SessionState:  # fmt: skip
     """A new session whose past is another one's, as that was at a record. Nothing is copied, nothing written there.
 
-    It begins at a closed group: at the record before a call whose results come later. Said again, the same fork.
+    It begins at a closed group: at the record before a call whose results come later. It is kept by onefold, also where
+    its parent's agent compacts by itself: that agent knows nothing of it. Said again, the same fork.
     """
 
     def work(tx: Transaction) -> SessionState:
@@ -109,11 +117,14 @@ def fork(
         inherits = _as_of(tx, parent, upto)
         upto = _landing(tx, parent, upto, inherits.hidden)
         inherits = _as_of(tx, parent, upto)
+        if _erased(tx, parent, inherits):
+            fits = newest(tx, origin._replace(last=upto), inherits.hidden)
+            inherits = replace(fits, hidden=inherits.hidden)
         state = fold.newborn(child, tx.now)._replace(last=upto, tokens=origin.tokens)
         body = {"parent": parent, "at": upto, "kind": kind}
         state = journal.add(tx, state, journal.draft(FORK, body, actor=actor))
         opened: dict[str, Json] = boundary(
-            inherits, state, base=None, source="forked", summary_of=inherits.summary, session=child
+            inherits, state, base=None, source="forked", summary_of=inherits.summary, session=child, keeper="onefold"
         )
         if upto != origin.last:
             said = view.summary(tx, parent, inherits)
@@ -130,6 +141,7 @@ def fork(
 
 def keep(journal: Journal, session: str, keeper: Keeper) -> Segment:
     """Says who compacts a session from now on: onefold, or its agent by itself."""
+    known_word(session, "keeper", keeper, Keeper)
 
     def work(tx: Transaction) -> Segment:
         state = known(tx, session)
@@ -158,9 +170,7 @@ def observe(journal: Journal, session: str, *, source: str, witnesses: tuple[str
         if state.open is None:
             state = journal.ask(tx, state, "observed")
         id = state.open or ""
-        current = tx.compaction(session, id)
-        fence = current.fence if current is not None else 0
-        done = {"compaction": id, "fence": fence, "segment": state.last + 2}
+        done = {"compaction": id, "fence": 0, "segment": state.last + 2}  # no claim's: whoever has one comes late
         state = journal.add(tx, state, journal.draft(COMMITTED, done))
         journal.leases.drop(tx, session)
         seen = {"compaction": id, "by": source, "witnesses": list(witnesses)}
@@ -190,7 +200,7 @@ def _rewind(journal: Journal, tx: Transaction, state: SessionState, to: int) -> 
     state = close(journal, tx, state, "cancelled", "the session was rewound", stays=to)
     hidden = view.hide(head.hidden, (to + 1, state.last))
     fits = newest(tx, state, hidden)
-    return _open(journal, tx, state, fits, hidden, restored=fits.number, redo=state.head, keeper=head.keeper)
+    return _open(journal, tx, state, fits, hidden, restored=fits.number, redo=state.head)
 
 
 def _open(
@@ -198,14 +208,17 @@ def _open(
 ) -> Segment:
     """Opens a segment with another one's boundary, under what is hidden now."""
     said = view.summary(tx, state.id, like)
-    body = boundary(
-        like, state, source="restored", summary_of=like.summary, hidden=[list(r) for r in hidden],
-        tokens_after=view.size(
+    usual: dict[str, Json] = {
+        "source": "restored",
+        "summary_of": like.summary,
+        "hidden": [list(r) for r in hidden],
+        "keeper": segment(tx, state.id, state.head).keeper,
+        "tokens_after": view.size(
             tx, state.id, cut=like.cut, last=state.last, kept=like.kept, hidden=hidden,
             summary=None if said is None else said.body["summary"],
         ),
-    )  # fmt: skip
-    state = journal.open_segment(tx, state, body | other)
+    }  # fmt: skip
+    state = journal.open_segment(tx, state, boundary(like, state, **(usual | other)))
     tx.put_session(state)
     return segment(tx, state.id, state.head)
 
@@ -234,12 +247,14 @@ def _opening(tx: Transaction, session: str, asked: int, hidden: Ranges) -> int:
     said = view.record(tx, session, asked)
     if said is None or said.turn is None:
         return asked
-    first = asked
-    while (before := view.last_user(tx, session, first, hidden)) is not None:
-        earlier = view.record(tx, session, before)
-        if earlier is None or earlier.turn != said.turn:
+    first = stop = asked
+    while stop > 1:
+        page = view.records(tx, session, max(1, stop - _PAGE), stop, _PAGE)
+        mine = [r for r in page if r.turn == said.turn and not view.is_hidden(hidden, r.number)]
+        first = min((r.number for r in mine if r.header is not None and r.header.role == "user"), default=first)
+        if any(r.kind == TURN_STARTED for r in mine):
             break
-        first = before
+        stop -= _PAGE
     return first
 
 
@@ -252,6 +267,8 @@ def _as_of(tx: Transaction, session: str, number: int) -> Segment:
 
 def _same_fork(tx: Transaction, there: SessionState, parent: str, kind: str, at: int | None) -> SessionState:
     said = tx.record(there.id, there.forked_at + 1) if there.parent == parent else None
+    if at is not None and said is not None and at > there.forked_at:
+        at = _landing(tx, parent, at, _as_of(tx, parent, at).hidden)
     if said is None or said.body.get("kind") != kind or at not in (None, there.forked_at):
         raise OnefoldError(f"session {there.id!r} exists already and is another one; choose another id for the fork")
     return there

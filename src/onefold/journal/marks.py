@@ -9,7 +9,7 @@ from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages.codecs import estimate
 from onefold.messages.frame import noted
-from onefold.messages.groups import group
+from onefold.messages.groups import Group, group
 from onefold.model import MESSAGE, NOTE, PIN_ADDED, PIN_REMOVED, Json, Note, Segment, SessionState
 
 NOTE_LIMIT = 16 << 10
@@ -28,7 +28,12 @@ def pin(journal: Journal, session: str, number: int, *, actor: str | None = None
         if view.is_hidden(head.hidden, number):
             raise OnefoldError(f"session {session!r}: message {number} was undone; redo it first, or pin another one")
         stands = view.standing(tx, session, state.last + 1, head.hidden)
-        numbers = _with_its_group(tx, state, head, number)
+        its = _its_group(tx, state, head, number)
+        if not its.closed:
+            raise OnefoldError(
+                f"session {session!r}: message {number} makes a call that has no result yet; pin it when it has"
+            )
+        numbers = tuple(sorted(its.members))
         if stands.pinned >= {*numbers}:
             return numbers
         added = _tokens(tx, state, head, [n for n in numbers if n not in stands.pinned])
@@ -48,7 +53,7 @@ def unpin(journal: Journal, session: str, number: int, *, actor: str | None = No
         stands = view.standing(tx, session, state.last + 1, head.hidden)
         if number not in stands.pinned:
             return ()
-        numbers = tuple(n for n in _with_its_group(tx, state, head, number) if n in stands.pinned)
+        numbers = tuple(n for n in sorted(_its_group(tx, state, head, number).members) if n in stands.pinned)
         body = {"numbers": list(numbers), "tokens": -_tokens(tx, state, head, list(numbers))}
         tx.put_session(journal.add(tx, state, journal.draft(PIN_REMOVED, body, actor=actor)))
         return numbers
@@ -127,18 +132,14 @@ def resolve(journal: Journal, any_id: str) -> str:
     return journal.backend.read(work)
 
 
-def _with_its_group(tx: Transaction, state: SessionState, head: Segment, number: int) -> tuple[int, ...]:
+def _its_group(tx: Transaction, state: SessionState, head: Segment, number: int) -> Group:
     """A message with the calls and results that no provider takes apart from it."""
     start = next((s.cut for s in view.segments(tx, state.id, state.last + 1) if s.cut <= number), 1)
     found = view.headers(tx, state.id, start, state.last + 1, head.hidden)
-    for some in group((h.number, h.header) for h in found).groups:
-        if number in some.members:
-            if not some.closed:
-                raise OnefoldError(
-                    f"session {state.id!r}: message {number} makes a call that has no result yet; pin it when it has"
-                )
-            return tuple(sorted(some.members))
-    return (number,)
+    live = tx.record(state.id, state.turn) if state.turn else None
+    over = {h.number for h in found if h.turn is not None and (live is None or h.turn != live.turn)}
+    groups = group(((h.number, h.header) for h in found), over).groups
+    return next((some for some in groups if number in some.members), Group([number]))
 
 
 def _tokens(tx: Transaction, state: SessionState, head: Segment, numbers: list[int]) -> int:

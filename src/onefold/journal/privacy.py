@@ -7,7 +7,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from onefold.errors import OnefoldError, SessionNotFound
@@ -49,15 +49,14 @@ class _Done:
 def erase(journal: Journal, session: str, number: int, *, actor: str | None = None) -> Erased:
     """Removes the content of a message, an input or a note for good, and asks for a new summary of what remains."""
 
-    def work(tx: Transaction) -> _Done:
+    def work(tx: Transaction) -> tuple[_Done, list[int]]:
         state = known(tx, session)
         _can_be_erased(tx, state, number)
         numbers = _copies(tx, state, number)
-        return _forget(journal, tx, state, tuple((n, n) for n in numbers), actor)
+        return _forget(journal, tx, state, _each(numbers), actor), numbers
 
-    done = journal.backend.write(session, work)
-    ranges = tuple((n, n) for n in done.numbers) or ((number, number),)
-    forks = tuple(_forget_in_forks(journal, session, number, ranges, actor))
+    done, numbers = journal.backend.write(session, work)
+    forks = tuple(_forget_in_forks(journal, session, _each({*numbers, *done.numbers}), actor))
     wiped = journal.backend.scrub()
     return Erased(session, done.numbers, done.summaries, forks, done.compaction, wiped)
 
@@ -76,21 +75,23 @@ def delete(journal: Journal, session: str, *, actor: str | None = None) -> Delet
         return state.last - state.forked_at
 
     records = journal.backend.write(session, work)
-    forks = tuple(_forget_in_forks(journal, session, 1, None, actor))
+    forks = tuple(_forget_in_forks(journal, session, None, actor))
     return Deleted(session, records, forks, journal.backend.scrub())
 
 
-def _forget_in_forks(
-    journal: Journal, session: str, number: int, ranges: Ranges | None, actor: str | None
-) -> Iterator[str]:
-    """Every fork that saw these records as its own past, and forks of those. Without ranges: all it had from there."""
+def _forget_in_forks(journal: Journal, session: str, ranges: Ranges | None, actor: str | None) -> Iterator[str]:
+    """Every fork that saw these records as its own past, and forks of those. Without ranges: all that it had."""
     for child in journal.backend.read(lambda tx: tx.forks(session)):
-        if child.forked_at < number:
+        past = child.forked_at  # above it, the same numbers are the fork's own records
+        gone = ((1, past),) if ranges is None else tuple((a, min(b, past)) for a, b in ranges if a <= past)
+        if not gone:
             continue
-        gone = ranges or ((1, child.forked_at),)
-        journal.backend.write(child.id, _in_a_fork(journal, child.id, gone, actor))
+        try:
+            journal.backend.write(child.id, _in_a_fork(journal, child.id, gone, actor))
+        except SessionNotFound:
+            continue  # deleted since, and its forks lost their past with it
         yield child.id
-        yield from _forget_in_forks(journal, child.id, number, gone, actor)
+        yield from _forget_in_forks(journal, child.id, gone, actor)
 
 
 def _in_a_fork(journal: Journal, session: str, ranges: Ranges, actor: str | None) -> Callable[[Transaction], _Done]:
@@ -105,9 +106,10 @@ def _forget(journal: Journal, tx: Transaction, state: SessionState, ranges: Rang
     found = [r for n in own if (r := tx.record(state.id, n)) is not None and r.kind in _CONTENT]
     covering = [s for s in tx.segments(state.id) if s.summary == s.number and _covers(s, ranges)]
     covering = [s for s in covering if not _summary(tx, state, s).get("erased")]
-    if hidden == head.hidden and not found and not covering:
-        return _Done((), (), None)
     notes = [m for m in tx.marks(state.id, state.forked_at + 1, state.last + 1) if _comes_from(m, ranges)]
+    notes = [m for m in notes if m.number not in {r.number for r in found}]
+    if hidden == head.hidden and not found and not covering and not notes:
+        return _Done((), (), None)
     was_open = state.open is not None
     for record in (*found, *notes):
         state = _tombstone(journal, tx, state, record)
@@ -148,13 +150,13 @@ def _tombstone(journal: Journal, tx: Transaction, state: SessionState, record: R
 
 
 def _can_be_erased(tx: Transaction, state: SessionState, number: int) -> None:
-    if number <= state.forked_at:
+    if 0 < number <= state.forked_at:
         owner = next((o for o, _, _ in view.parts(tx, state.id, number, number + 1)), state.parent)
-        raise OnefoldError(f"record {number} of session {state.id!r} is session {owner!r}'s; erase it there")
+        raise OnefoldError(f"record {number} of session {state.id!r} belongs to session {owner!r}; erase it there")
     record = tx.record(state.id, number)
     if record is None:
         raise OnefoldError(f"session {state.id!r} has no record {number}; nothing was erased")
-    if record.kind not in (*_CONTENT, ERASED):
+    if record.kind not in _CONTENT and _was(record) not in _CONTENT:
         raise OnefoldError(
             f"record {number} of session {state.id!r} is a {record.kind}, which holds nothing that somebody said; "
             "messages, inputs and notes can be erased"
@@ -167,18 +169,28 @@ def _copies(tx: Transaction, state: SessionState, number: int) -> list[int]:
     record, before = tx.record(state.id, number), tx.record(state.id, number - 1)
     if before is not None and before.kind == INPUT_TAKEN and not before.body.get("erased"):
         numbers.add(before.body["input"])
-    if record is not None and record.kind == INPUT_QUEUED and (taken := _taken(tx, state, number)) is not None:
-        numbers.add(taken + 1)
+    waited = record is not None and INPUT_QUEUED in (record.kind, _was(record))
+    if waited and (taken := _taken(tx, state, number)) is not None and not taken.body.get("erased"):
+        numbers.add(taken.number + 1)
     return sorted(numbers)
 
 
-def _taken(tx: Transaction, state: SessionState, number: int) -> int | None:
+def _was(record: Record) -> Json:
+    """What a tombstone stands in the place of."""
+    return record.body.get("was") if record.kind == ERASED else None
+
+
+def _each(numbers: Iterable[int]) -> Ranges:
+    return tuple((n, n) for n in sorted(numbers))
+
+
+def _taken(tx: Transaction, state: SessionState, number: int) -> Record | None:
     """The record that says that an input was taken."""
     start = number + 1
     while page := tx.records(state.id, start, state.last + 1, 500):
         for record in page:
             if record.kind == INPUT_TAKEN and record.body["input"] == number:
-                return record.number
+                return record
         start = page[-1].number + 1
     return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from onefold.errors import Moved
 from onefold.journal import view
@@ -13,6 +14,20 @@ from onefold.model import Record
 PAGE = 500
 _FOREVER = 3600.0  # one wait at a time; whoever waits looks again after it
 _END = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """What something that goes step by step waits for: that the store moves on from a version, or a time on the
+    monotonic clock."""
+
+    version: int
+    until: float
+
+    def wait(self, backend: Backend) -> None:
+        left = self.until - time.monotonic()
+        if left > 0:
+            backend.wait(self.version, left)
 
 
 def pages(backend: Backend, session: str, start: int, stop: int | None) -> Iterator[Record]:
@@ -30,12 +45,17 @@ def follow(
 ) -> Iterator[Record]:
     while True:
         version = backend.version()  # before looking: a change after that is not missed
-        _still_there(backend, session, after, incarnation)
-        while page := _page(backend, session, after + 1, _END):
+        while page := look(backend, session, after, incarnation):
             yield from page
             after = page[-1].number
         if not wait(backend, session, after, version, idle):
             return
+
+
+def look(backend: Backend, session: str, after: int, incarnation: str | None) -> list[Record]:
+    """What came after a number, a page of it; `Moved` if the number is none of this store's any more."""
+    _still_there(backend, session, after, incarnation)
+    return _page(backend, session, after + 1, _END)
 
 
 def wait(backend: Backend, session: str, after: int, version: int, timeout: float | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import get_args
 
 from onefold.errors import CommitRefused, CompactionDisabled, KeyConflict, OnefoldError, TurnLost
 from onefold.journal.seam import Transaction
@@ -40,6 +41,12 @@ def own(claim: Claim | TurnClaim) -> None:
         raise OnefoldError(
             f"this {what} on session {claim.session!r} belongs to process {claim.pid}: a forked child makes its own"
         )
+
+
+def known_word(session: str, what: str, word: str, words: object) -> None:
+    """A word that is none of the contract's would stand in the journal for good, and mean nothing."""
+    if word not in get_args(words):
+        raise OnefoldError(f"session {session!r}: {word!r} is no {what}; use one of {', '.join(get_args(words))}")
 
 
 def conflict(session: str, key: str, use: KeyUse) -> KeyConflict:

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from onefold.errors import OnefoldError
 from onefold.journal import view
 from onefold.journal.contract import Journal, segment
-from onefold.journal.refusals import check_name, conflict, lost, own
+from onefold.journal.refusals import check_name, conflict, known_word, lost, own
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages import draft, encode
@@ -62,6 +62,16 @@ def start(
     return journal.backend.write(session, work)
 
 
+def held(journal: Journal, session: str) -> Held | None:
+    """What a start would be answered, without writing, so that those who wait only look: None if it is worth trying."""
+
+    def work(tx: Transaction) -> Held | None:
+        current = _open(journal, tx, known(tx, session))
+        return Held("held", current.until) if current is not None and tx.now < current.until else None
+
+    return journal.backend.read(work)
+
+
 def renew(journal: Journal, turn: TurnClaim) -> float | None:
     """Says that the turn's writer lives. None: the turn is over."""
     own(turn)
@@ -79,6 +89,7 @@ def renew(journal: Journal, turn: TurnClaim) -> float | None:
 def end(journal: Journal, turn: TurnClaim, outcome: Outcome = "settled", cause: str | None = None) -> None:
     """Ends a turn. Said again, nothing happens; if somebody else ended it in another way, that is `TurnLost`."""
     own(turn)
+    known_word(turn.session, "outcome of a turn", outcome, Outcome)
 
     def work(tx: Transaction) -> None:
         state = known(tx, turn.session)
@@ -136,10 +147,10 @@ def close(
     if outcome != "settled":
         stop = min(state.last, state.last if stays is None else stays) + 1
         hidden = segment(tx, state.id, state.head).hidden
-        why = f"the turn was {outcome} before it came"
+        why = f"the turn {'failed' if outcome == 'failed' else f'was {outcome}'} before it came"
         for call, waiting in _unanswered(tx, state.id, stop, hidden, started.turn):
             format = call.format or PLAIN
-            for body in no_results(format, waiting, why):
+            for body in no_results(format, call.body, waiting, why):
                 state = journal.add(tx, state, draft(body, journal.new_id, format=format, turn=started.turn))
     ended = {"outcome": outcome, "cause": cause}
     state = journal.add(tx, state, journal.draft(TURN_SETTLED, ended, turn=started.turn, actor=actor))

@@ -50,6 +50,12 @@ def join(messages: list[Json]) -> list[Json]:
     return joined
 
 
+def results(call: Json, given: Sequence[Result]) -> list[Json]:
+    """Results of a message's own calls, by the ids that it gave them."""
+    blocks = [{"type": "tool_result", "tool_use_id": r.id, "content": r.text, "is_error": r.failed} for r in given]
+    return [{"role": "user", "content": blocks}]
+
+
 def _blocks(message: dict[str, Json]) -> list[Json]:
     content = message["content"]
     return [{"type": "text", "text": content}] if isinstance(content, str) else content

@@ -31,10 +31,16 @@ class Codec:
     """The header, where it can be told without taking the message apart."""
     join: Callable[[list[Json]], list[Json]] = lambda messages: messages
     """Messages of this format with those made one that have to be."""
+    results: Callable[[Json, Sequence[Result]], list[Json]] | None = None
+    """Results of a message's own calls, where they are not written like those of another format's."""
 
     def header(self, body: Json) -> Header:
         """Role, tool calls and size."""
         return self.quick(body) or self.parse(body).header()
+
+    def answer(self, call: Json, results: Sequence[Result]) -> list[Json]:
+        """Messages that answer the calls of another one."""
+        return self.results(call, results) if self.results else self.write([Said("tool", tuple(results))])
 
     def text(self, body: Json) -> str:
         """What a person would read in it."""
@@ -45,8 +51,8 @@ FORMATS: dict[str, Codec] = {
     c.name: c
     for c in (
         Codec(OPENAI_CHAT, openai_chat.parse, openai_chat.write, openai_chat.quick),
-        Codec("openai-responses", openai_responses.parse, openai_responses.write),
-        Codec("anthropic", anthropic.parse, anthropic.write, join=anthropic.join),
+        Codec("openai-responses", openai_responses.parse, openai_responses.write, results=openai_responses.results),
+        Codec("anthropic", anthropic.parse, anthropic.write, join=anthropic.join, results=anthropic.results),
         Codec("acp", acp.parse, acp.write),
         Codec(PLAIN, plain.parse, plain.write),
     )
@@ -90,10 +96,10 @@ def convert(messages: Iterable[tuple[str, Json]], format: str) -> list[Json]:
     return to.join(written)
 
 
-def no_results(format: str, ids: Iterable[str], why: str) -> list[Json]:
-    """Results for calls that will get none, in the format of the call: no provider takes a call without one."""
+def no_results(format: str, call: Json, ids: Iterable[str], why: str) -> list[Json]:
+    """Results for the calls of a message that will get none, in its format: no provider takes a call without one."""
     never = tuple(Result(id, f"(no result: {why})", failed=True) for id in ids)
-    return codec(format).write([Said("tool", never)])
+    return codec(format).answer(call, never)
 
 
 def draft(

@@ -60,6 +60,12 @@ def write(said: Sequence[Said]) -> list[Json]:
     return written
 
 
+def results(call: Json, given: Sequence[Result]) -> list[Json]:
+    """Results of an item's own call, as items of the kind that belongs to it."""
+    kind = str(call.get("type", "function_call")) if isinstance(call, dict) else "function_call"
+    return [{"type": f"{kind}_output", "call_id": r.id, "output": r.text} for r in given]
+
+
 def _result(id: str, output: Json) -> tuple[Part, ...]:
     if not isinstance(output, list):
         return (Result(id, output if isinstance(output, str) else encode(output)),)

@@ -93,6 +93,7 @@ class SqliteBackend:
         self._pid = os.getpid()
         self._writer: apsw.Connection | None = None
         self._log_pages = 0
+        self._to_scrub = False  # a reader kept the log from being emptied after an erasure
         self._seen: int | None = None  # the store's version after this connection's last transaction
         self._states: dict[str, SessionState | None] = {}  # as that transaction, or the one under way, left them
         self._readers: list[apsw.Connection] = []
@@ -346,13 +347,10 @@ class SqliteBackend:
                 return
             try:
                 pages, _ = self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-                if pages < RESTART_PAGES:
-                    return
-                self._writer.set_busy_timeout(CHECKPOINT_PATIENCE)
-                try:
-                    self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
-                finally:
-                    self._writer.set_busy_timeout(BUSY)
+                if self._to_scrub:
+                    self._empty_log(CHECKPOINT_PATIENCE)
+                elif pages >= RESTART_PAGES:
+                    self._wait_for_readers(apsw.SQLITE_CHECKPOINT_RESTART, CHECKPOINT_PATIENCE)
             except (apsw.BusyError, apsw.LockedError):
                 pass
             except apsw.Error as error:
@@ -362,16 +360,25 @@ class SqliteBackend:
         """Writes the log out and empties it, so that old pages of it hold nothing that was erased."""
         self._check_open()
         with self._writing, self._translated():
-            writer = self._writer_connection()
-            writer.set_busy_timeout(SCRUB_PATIENCE)
+            self._to_scrub = True
             try:
-                writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                self._empty_log(SCRUB_PATIENCE)
             except (apsw.BusyError, apsw.LockedError):
                 return False
-            finally:
-                writer.set_busy_timeout(BUSY)
-            self._log_pages = 0
             return True
+
+    def _empty_log(self, patience: int) -> None:
+        self._wait_for_readers(apsw.SQLITE_CHECKPOINT_TRUNCATE, patience)
+        self._log_pages, self._to_scrub = 0, False
+
+    def _wait_for_readers(self, mode: int, patience: int) -> None:
+        """A checkpoint that waits for readers, so many milliseconds."""
+        writer = self._writer_connection()
+        writer.set_busy_timeout(patience)
+        try:
+            writer.wal_checkpoint(mode=mode)
+        finally:
+            writer.set_busy_timeout(BUSY)
 
     # ------------------------------------------------------------------ connections
 

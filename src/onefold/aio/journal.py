@@ -1,0 +1,153 @@
+"""The journal contract, awaited: for programs that claim and commit by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from onefold.aio.bell import Bell
+from onefold.aio.streams import Following, Pages
+from onefold.aio.threads import documented, in_thread
+from onefold.journal import contract as sync
+from onefold.model import (
+    MANUAL,
+    Appended,
+    Claim,
+    Compaction,
+    Draft,
+    Held,
+    Holder,
+    HolderId,
+    Keeper,
+    Record,
+    Requested,
+    Segment,
+    SessionState,
+    Summary,
+    TurnClaim,
+)
+
+T = TypeVar("T")
+
+
+@documented(sync.Journal)
+class Journal:
+    """The operations of the contract, on any backend."""
+
+    def __init__(self, journal: sync.Journal, bell: Bell) -> None:
+        self._journal = journal
+        self._bell = bell
+
+    async def create(self, session: str, *, keeper: Keeper = "onefold") -> SessionState:
+        return await in_thread(partial(self._journal.create, session, keeper=keeper))
+
+    async def state(self, session: str) -> SessionState:
+        return await in_thread(partial(self._journal.state, session))
+
+    async def append(
+        self, session: str, drafts: Sequence[Draft], *, key: str | None = None, turn: TurnClaim | None = None
+    ) -> Appended:
+        return await in_thread(partial(self._journal.append, session, drafts, key=key, turn=turn))
+
+    def read(self, session: str, start: int = 1, stop: int | None = None) -> AsyncIterator[Record]:
+        return Pages(partial(self._journal.read, session, start, stop))
+
+    def follow(
+        self, session: str, after: int = 0, *, incarnation: str | None = None, idle: float | None = None
+    ) -> AsyncIterator[Record]:
+        return Following(self._bell, self._journal.backend, session, after, incarnation=incarnation, idle=idle)
+
+    async def wait(self, session: str, after: int, timeout: float) -> bool:  # noqa: ASYNC109  as in the sync one
+        return await self._bell.beyond(session, after, lambda: self._journal.state(session).last, timeout)
+
+    async def request(
+        self,
+        session: str,
+        *,
+        trigger: str = MANUAL,
+        base: int | None = None,
+        instructions: str | None = None,
+        attempts: int = 3,
+        actor: str | None = None,
+        key: str | None = None,
+    ) -> Requested:
+        return await in_thread(
+            partial(
+                self._journal.request,
+                session,
+                trigger=trigger,
+                base=base,
+                instructions=instructions,
+                attempts=attempts,
+                actor=actor,
+                key=key,
+            )
+        )
+
+    async def claim(
+        self,
+        session: str,
+        who: HolderId,
+        *,
+        lease: float = 60.0,
+        life: float = 600.0,
+        compaction: str | None = None,
+    ) -> Claim | Held:
+        return await self._claim(
+            partial(self._journal.claim, session, who, lease=lease, life=life, compaction=compaction)
+        )
+
+    async def claim_next(self, who: HolderId, *, lease: float = 60.0, life: float = 600.0) -> Claim | None:
+        return await self._claim(partial(self._journal.claim_next, who, lease=lease, life=life))
+
+    async def claimable(self, session: str, compaction: str) -> Held | None:
+        return await in_thread(partial(self._journal.claimable, session, compaction))
+
+    async def renew(self, claim: Claim) -> float | None:
+        return await in_thread(partial(self._journal.renew, claim))
+
+    async def commit(
+        self,
+        claim: Claim,
+        summary: Summary | str,
+        cut: int | None = None,
+        *,
+        kept: Sequence[int] = (),
+        follow_up: Draft | None = None,
+        alias: str | None = None,
+    ) -> Segment:
+        return await in_thread(
+            partial(self._journal.commit, claim, summary, cut, kept=kept, follow_up=follow_up, alias=alias)
+        )
+
+    async def fail(self, claim: Claim, error: str, retry_after: float | None) -> Compaction:
+        return await in_thread(partial(self._journal.fail, claim, error, retry_after))
+
+    async def cancel(
+        self, session: str, compaction: str | None = None, *, actor: str | None = None
+    ) -> Compaction | None:
+        return await in_thread(partial(self._journal.cancel, session, compaction, actor=actor))
+
+    async def holder(self, session: str) -> Holder | None:
+        return await in_thread(partial(self._journal.holder, session))
+
+    async def compaction(self, session: str, id: str) -> Compaction:
+        return await in_thread(partial(self._journal.compaction, session, id))
+
+    async def _claim(self, claim: Callable[[], T]) -> T:
+        """A claim whose caller is cancelled as it is granted is handed back: nobody would work on it."""
+        granted: list[T] = []
+        try:
+            await in_thread(lambda: granted.append(claim()))
+            await checkpoint_if_cancelled()
+        except BaseException:
+            for got in granted:
+                if isinstance(got, Claim):
+                    await in_thread(
+                        partial(self._journal.fail, got, "its caller was cancelled as it was granted", 0.0), always=True
+                    )
+            raise
+        return granted[0]

@@ -1,0 +1,82 @@
+"""`onefold erase`: the content of some records, for good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from onefold.cli.lines import print_messages
+from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
+from onefold.cli.output import as_json, count, listed, plain, refusing, safe, say
+from onefold.cli.rehearsal import rehearsal
+from onefold.cli.removal import YesOption, confirm, print_forks, print_last_words
+from onefold.cli.words import numbered
+from onefold.model import Erased
+from onefold.session import Session
+
+
+def command(
+    session: SessionArgument,
+    numbers: Annotated[
+        list[int], typer.Argument(metavar="NUMBER...", min=1, help="The records' numbers.", show_default=False)
+    ],
+    yes: YesOption = False,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Removes the content of messages, inputs or notes for good.
+
+    Prints first what will go: the records, the summaries and notes that come from them, and the forks that see them as
+    their past. Then it asks; where nobody can be asked it needs --yes, and ends with exit code 2 without it. A numbered
+    tombstone stays in each place, and a new summary is asked for where one went. Backups, exports and other copies are
+    not reached. If one of the records cannot be erased, none is, and the exit code is 1.
+
+    \b
+    Example:
+      onefold erase my-session 12 13
+    """
+    wanted = sorted(set(numbers))
+    with open_store(store) as opened:
+        found = opened.session(session, create=False)
+        stage = rehearsal(opened).session(found.id, create=False)
+        with refusing():
+            plan = _together(found.id, [stage.erase(n) for n in wanted])
+        if not json:
+            _print_plan(found, plan, wanted)
+        confirm(yes, json=json)
+        with refusing():
+            done = _together(found.id, [found.erase(n) for n in wanted])
+        state = found.state
+    if json:
+        as_json({**plain(done), "tokens": state.tokens})
+        return
+    say(f"erased {numbered(done.numbers)} of {safe(found.id)}" if done.numbers else "they were erased before")
+    if state.open is not None:
+        say(f"a new summary is asked for; `onefold compact {safe(found.id)}` makes it now")
+    print_last_words(done.wiped)
+
+
+def _together(session: str, steps: Sequence[Erased]) -> Erased:
+    """Several erasures as one."""
+    numbers = sorted({n for step in steps for n in step.numbers})
+    summaries = sorted({n for step in steps for n in step.summaries})
+    forks = dict.fromkeys(fork for step in steps for fork in step.forks)
+    return Erased(
+        session, tuple(numbers), tuple(summaries), tuple(forks), steps[-1].compaction, all(s.wiped for s in steps)
+    )
+
+
+def _print_plan(session: Session, plan: Erased, wanted: Sequence[int]) -> None:
+    records = [record for n in plan.numbers for record in session.read(n, n + 1)]
+    if records:
+        say(f"{count(len(records), 'record')} of {safe(session.id)} to erase for good:", style="bold")
+        print_messages(records)
+        if more := [n for n in plan.numbers if n not in wanted]:
+            say(f"{numbered(more)} besides: the same content once more, or a note that comes from it")
+    else:
+        say(f"{numbered(wanted)} of {safe(session.id)}: erased before; forks are looked at once more", style="bold")
+    if plan.summaries:
+        say(f"summaries of it that go too: of segment {listed(plan.summaries)}")
+    print_forks(plan.forks)

@@ -1,0 +1,207 @@
+"""`onefold import`: takes in what `onefold export` wrote, under the same numbers, ids, keys and times."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from onefold.cli.exported import Exported, Unreadable, exported
+from onefold.cli.options import JsonOption, open_store
+from onefold.cli.output import as_json, console, count, line_on_stderr, plain, safe, say
+from onefold.errors import Moved, OnefoldError, SessionNotFound, StoreError
+from onefold.journal.contract import Journal
+from onefold.journal.copying import take_in
+from onefold.journal.seam import Transaction
+from onefold.model import COMMITTED, FORK, INPUT_TAKEN, Record
+
+_RECORDS = 500
+_BYTES = 4 << 20
+_GOES_ON = (FORK, COMMITTED, INPUT_TAKEN)
+"""Kinds that were written in one transaction with the record after them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one session of the file."""
+
+    session: str
+    records: int
+    """That the file has of it."""
+    new: int
+    cause: str | None = None
+    """Why it was refused, from some record on."""
+
+
+def command(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file, or - for stdin.", show_default=False)],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would do, and write nothing.")] = False,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            "--into",
+            metavar="STORE",
+            help="The store. Without it: see `onefold --help`.",
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Takes in the sessions that `onefold export` wrote.
+
+    Prints how many records were new and how many were there already. Numbers, ids, keys and times stay as they are;
+    parents come before their forks, whatever the order in the file. If it was cut short, the same command again goes on
+    where it stopped; once all is there it changes nothing. A session that is another one here is refused from the
+    first record that differs on, and the others go on. A line that is torn or makes no sense is named by its number.
+    The exit code is 1 if anything was refused or left out, and 2 if the file is not such an export.
+
+    \b
+    Examples:
+      onefold import everything.jsonl --into new.db
+      ssh elsewhere onefold export --all | onefold import -
+    """
+    with open_store(store) as opened, exported(file) as source:
+        with _progress(source.records, quiet=json) as seen:
+            results = [*_sessions(opened.journal, source, seen, dry_run=dry_run)]
+        address = opened.address
+    refused = [r for r in results if r.cause is not None]
+    new = sum(r.new for r in results)
+    for fault in source.faults:
+        line_on_stderr(f"line {fault.line} of {source.name} is left out: {fault.cause}")
+    for result in refused:
+        before = f"; {count(result.new, 'record')} before that: new" if result.new else ""
+        line_on_stderr(f"refused: {result.cause}{before}")
+    if json:
+        counts = {"new": new, "refused": len(refused), "faults": [plain(f) for f in source.faults]}
+        as_json({"file": file, "store": address, "dry_run": dry_run, "sessions": plain(results), **counts})
+    else:
+        held = f"{count(len(results), 'session')} with {count(source.records, 'record')} in {source.name}"
+        say(safe(f"{held}: {_what_became(results, new, dry_run=dry_run)}"))
+    if refused or source.faults:
+        raise SystemExit(1)
+
+
+def _what_became(results: list[Result], new: int, *, dry_run: bool) -> str:
+    there = sum(r.records - r.new for r in results if r.cause is None)
+    refused = sum(1 for r in results if r.cause is not None)
+    parts = [f"{new:,} {'would be taken' if dry_run else 'taken'} in"] if new else []
+    if there:
+        parts.append(f"{there:,} there already")
+    if refused:
+        parts.append(f"{count(refused, 'session')} refused")
+    return ", ".join(parts)
+
+
+def _sessions(journal: Journal, source: Exported, seen: Callable[[int], None], *, dry_run: bool) -> Iterator[Result]:
+    take = _would_take if dry_run else _take
+    refused: set[str] = set()
+    for session in source.in_order():
+        new = 0
+        cause = None
+        try:
+            if source.parent(session) in refused:
+                _has_the_same_past(journal, source, session)
+            for part in _parts(source.read(session)):
+                new += take(journal, source, session, part)
+                seen(len(part))
+        except StoreError:
+            raise
+        except OnefoldError as error:
+            refused.add(session)
+            cause = str(error)
+        yield Result(session, source.count(session), new, cause)
+
+
+def _parts(records: Iterator[tuple[Record, int]]) -> Iterator[list[Record]]:
+    """The records of one transaction each. What was written together, and what has one key, stays together: whoever
+    looks in between sees a session that could have been."""
+    part: list[Record] = []
+    room = _BYTES
+    try:
+        for record, size in records:
+            last = part[-1] if part else None
+            goes_on = last is not None and (last.kind in _GOES_ON or (last.key is not None and last.key == record.key))
+            if (len(part) >= _RECORDS or room <= 0) and not goes_on:
+                yield part
+                part, room = [], _BYTES
+            part.append(record)
+            room -= size
+    except Unreadable:
+        if part:
+            yield part  # what stands before the trouble is good
+        raise
+    if part:
+        yield part
+
+
+def _has_the_same_past(journal: Journal, source: Exported, session: str) -> None:
+    """A fork may be taken in though its parent was refused, if that differs only after the fork."""
+    parent, upto = source.parent(session), source.forked_at(session)
+    while parent is not None and parent in source:
+        if not _stands(journal, source, parent, upto):
+            raise OnefoldError(f"session {session!r} is a fork of {parent!r}, which was refused, and its past with it")
+        upto = min(upto, source.forked_at(parent))
+        parent = source.parent(parent)
+
+
+def _stands(journal: Journal, source: Exported, session: str, upto: int) -> bool:
+    """Whether a session is here as the file has it, up to a record."""
+    try:
+        for record, _ in source.read(session):
+            if record.number > upto:
+                break
+            if journal.backend.read(_at(session, record.number)) != record:
+                return False
+    except Unreadable:
+        return False
+    return True
+
+
+def _at(session: str, number: int) -> Callable[[Transaction], Record | None]:
+    return lambda tx: tx.record(session, number)
+
+
+def _take(journal: Journal, source: Exported, session: str, records: list[Record]) -> int:
+    return take_in(journal, session, records)
+
+
+def _would_take(journal: Journal, source: Exported, session: str, records: list[Record]) -> int:
+    """The same by looking alone. What makes no sense to the journal shows only when it is taken in."""
+    parent = source.parent(session)
+
+    def work(tx: Transaction) -> int:
+        state = tx.session(session)
+        if state is None and tx.deleted(session) is not None:
+            raise SessionNotFound(session, deleted=True)
+        if state is None and (owner := tx.owner(session)) is not None:
+            raise OnefoldError(f"session {owner!r} of this store is known as {session!r} already")
+        if state is None and parent is not None and parent not in source and tx.session(parent) is None:
+            raise OnefoldError(f"session {session!r} is a fork of {parent!r}, which is neither here nor in the file")
+        last = state.last if state is not None else source.forked_at(session)
+        if source.first(session) > last + 1:
+            raise OnefoldError(f"session {session!r} ends at record {last} here; the one after it is missing")
+        for record in records:
+            if record.number <= last and tx.record(session, record.number) != record:
+                raise Moved(f"session {session!r}: record {record.number} is another one here")
+        return sum(1 for record in records if record.number > last)
+
+    return journal.backend.read(work)
+
+
+@contextlib.contextmanager
+def _progress(records: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, if somebody is there to look at it."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("taking in records"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=records)
+        yield lambda done: bar.advance(task, done)

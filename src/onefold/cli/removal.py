@@ -1,0 +1,37 @@
+"""What erasing and deleting have in common: they are said first, asked for twice, and cannot be taken back."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, TypeAlias
+
+import typer
+
+from onefold.cli.options import WrongUse
+from onefold.cli.output import line_on_stderr, listed, safe, say
+
+YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
+
+
+def confirm(yes: bool, *, json: bool) -> None:
+    """Goes on if the caller has said --yes, or a person at a terminal says it now."""
+    if yes:
+        return
+    if json or sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
+        raise WrongUse(
+            "nothing was removed: it cannot be taken back, and nobody is here to ask; say it again with --yes"
+        )
+    if not typer.confirm("Remove it for good?", default=False, err=True):
+        line_on_stderr("nothing was removed")
+        raise SystemExit(1)
+
+
+def print_forks(forks: tuple[str, ...]) -> None:
+    if forks:
+        say(f"forks that see it as their past, and no longer will: {safe(listed(forks))}", style="yellow")
+
+
+def print_last_words(wiped: bool) -> None:
+    if not wiped:
+        say("the file may hold it until the store is written out: a reader was in the way", style="yellow")
+    say("backups, exports and other copies still have it", style="yellow")

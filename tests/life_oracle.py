@@ -1,0 +1,665 @@
+"""What a session promises through its whole life, as plain Python: the judge of `test_life_model`.
+
+A `Life` is one session. It holds the records that were acknowledged and, for each segment, the view it gives. Every
+operation of the library has a method of the same name, which either says what it writes or is `Refused`. Nothing is
+clever here: sets of numbers, no ranges, no indexes, no database. A fork has the very entries of its parent, so that
+what is erased there is gone here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+CONTENT = ("message", "input.queued", "note")
+URGENT = ("manual", "limit", "overflow", "erase")
+
+
+class Refused(Exception):
+    """The operation writes nothing and raises the error of this name."""
+
+    @property
+    def why(self) -> str:
+        return str(self.args[0])
+
+
+@dataclass
+class Entry:
+    """A record, as far as a promise speaks of it. `body` is a message as given, or what the record is about."""
+
+    kind: str
+    body: Any = None
+    turn: int = 0
+    """The number of its turn's `turn.started`; 0 outside of one."""
+    key: str | None = None
+    was: str = ""
+    """What it was before it was erased."""
+
+    @property
+    def role(self) -> str:
+        return str(self.body["role"]) if self.kind == "message" else ""
+
+    @property
+    def calls(self) -> list[str]:
+        return [c["id"] for c in self.body.get("tool_calls", ())] if self.kind == "message" else []
+
+    @property
+    def answers(self) -> str | None:
+        return self.body.get("tool_call_id") if self.kind == "message" else None
+
+
+@dataclass
+class Summary:
+    number: int
+    """Of the segment that it was written in."""
+    knows: frozenset[int]
+    erased: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """What one segment shows: the messages from its cut on, those it keeps, and a summary of the others."""
+
+    cut: int = 1
+    summary: Summary | None = None
+    kept: tuple[int, ...] = ()
+    hidden: frozenset[int] = frozenset()
+    redo: int | None = None
+    keeper: str = "onefold"
+    source: str = "created"
+
+    def hides_before(self, cut: int) -> set[int]:
+        return {n for n in self.hidden if n < cut}
+
+
+@dataclass
+class Timed:
+    """A lease, or a wait: over at its end, and over when more than its length is left, since the clock jumped."""
+
+    until: float
+    length: float
+
+    def lasts(self, now: float) -> bool:
+        return now < self.until <= now + self.length
+
+
+@dataclass
+class Act:
+    """A compaction."""
+
+    number: int
+    base: int
+    trigger: str
+    allowed: int
+    state: str = "requested"
+    requests: int = 1
+    attempts: int = 0
+    fence: int = 0
+    segment: int | None = None
+    committed_by: int = 0
+    """The fence of the claim whose commit it was; 0 if it was no claim's."""
+    since: float = 0
+    life: float = 0
+    lease: Timed | None = None
+    wait: Timed | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.state in ("requested", "running")
+
+    def alive(self, now: float) -> bool:
+        return self.state == "running" and self.since <= now < self.since + self.life
+
+    def held(self, now: float) -> bool:
+        return self.alive(now) and self.lease is not None and self.lease.lasts(now)
+
+    def dead(self, now: float) -> bool:
+        return self.state == "running" and self.attempts >= self.allowed and not self.held(now)
+
+
+@dataclass
+class Pairs:
+    results: dict[int, list[int]] = field(default_factory=dict)
+    """By call; those under 0 answer no call that is there."""
+    lacks: dict[int, list[str]] = field(default_factory=dict)
+    """By call: the ids that have no result."""
+    given_up: set[int] = field(default_factory=set)
+
+
+@dataclass
+class World:
+    """All lives of one store, and the time."""
+
+    now: float
+    lives: dict[str, Life] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    """Whose each other id is."""
+    gone: set[str] = field(default_factory=set)
+    """Ids that were of a session which was deleted."""
+
+    def create(self, id: str, keeper: str = "onefold") -> Life:
+        if id in self.gone:
+            raise Refused("SessionNotFound")
+        if id not in self.lives:
+            self.lives[id] = Life(self, id)
+            self.lives[id].open_view(View(keeper=keeper))
+        return self.lives[id]
+
+
+class Life:
+    def __init__(self, world: World, id: str) -> None:
+        self.world = world
+        self.id = id
+        self.entries: dict[int, Entry] = {}
+        self.views: dict[int, View] = {}
+        self.last = self.head = 0
+        self.keys: dict[str, tuple[list[int], Any]] = {}
+        self.inputs: list[int] = []
+        self.acts: list[Act] = []
+        self.aliases: list[str] = []
+        self.turn = 0
+        self.turn_lease = Timed(0, 0)
+        self.parent: str | None = None
+        self.kind = ""
+        self.births: list[int] = []
+        """Where this one, its parent and so on began; the newest last."""
+        self.lost = 0
+        """Up to here its past was of a session that is deleted."""
+        self.failures = self.failed_tokens = 0
+        self.tokens = 0
+        """As the library said last: only the bound on automatic compactions needs it."""
+
+    # ------------------------------------------------------------------ what is seen
+
+    @property
+    def forked_at(self) -> int:
+        return self.births[-1] if self.births else 0
+
+    @property
+    def view(self) -> View:
+        return self.views[self.head]
+
+    def summary(self, view: View) -> Summary | None:
+        return view.summary if view.summary is not None and view.summary.number > self.lost else None
+
+    @property
+    def open(self) -> Act | None:
+        return next((a for a in self.acts if a.open), None)
+
+    def visible(self, upto: int | None = None, start: int = 1, hidden: frozenset[int] | None = None) -> list[int]:
+        """The messages that count, in order."""
+        off = self.view.hidden if hidden is None else hidden
+        stop = self.last if upto is None else upto
+        return [
+            n for n, e in sorted(self.entries.items()) if e.kind == "message" and start <= n <= stop and n not in off
+        ]
+
+    def over(self, turn: int, upto: int) -> bool:
+        """Whether a turn had ended at a record. A fork begins outside of its parent's turns."""
+        ended = any(e.kind == "turn.settled" and e.turn == turn and n <= upto for n, e in self.entries.items())
+        return turn > 0 and (ended or any(turn <= b < upto for b in self.births))
+
+    def paired(self, numbers: Sequence[int], upto: int) -> Pairs:
+        """Which result answers which call, when these messages are read in order."""
+        pairs = Pairs()
+        asked: dict[str, int] = {}
+        for n in numbers:
+            entry = self.entries[n]
+            if entry.role == "assistant":  # the model was asked again: what has no result by now gets none
+                pairs.given_up |= set(asked.values())
+            if entry.answers is not None:
+                call = asked.pop(entry.answers, None)
+                pairs.results.setdefault(call or 0, []).append(n)
+                if call is not None:
+                    pairs.lacks[call].remove(entry.answers)
+            for id in entry.calls:
+                asked[id] = n
+                pairs.lacks.setdefault(n, []).append(id)
+        pairs.given_up |= {n for n in pairs.lacks if self.over(self.entries[n].turn, upto)}
+        return pairs
+
+    def waiting(self, upto: int, hidden: frozenset[int]) -> dict[int, list[str]]:
+        """The calls that still wait for a result at a record. What was cut away by then waits no more."""
+        cut = next((v.cut for n, v in sorted(self.views.items(), reverse=True) if n <= upto and v.cut <= upto), 1)
+        pairs = self.paired(self.visible(upto, cut, hidden), upto)
+        return {n: ids for n, ids in pairs.lacks.items() if ids and n not in pairs.given_up}
+
+    def landing(self, to: int, hidden: frozenset[int]) -> int:
+        """Going back ends at a closed group."""
+        while waits := self.waiting(to, hidden):
+            to = min(waits) - 1
+        return to
+
+    def legal_cut(self, cut: int, upto: int) -> bool:
+        """No cut parts a call from its result."""
+        pairs = self.paired(self.visible(upto, self.view.cut), upto)
+        spans = [(call, max(pairs.results.get(call, [call]))) for call in pairs.lacks]
+        spans += [(call, upto) for call in pairs.lacks if pairs.lacks[call] and call not in pairs.given_up]
+        return not any(first < cut <= last for first, last in spans)
+
+    def pinned(self) -> set[int]:
+        found: set[int] = set()
+        for _, e in sorted(self.entries.items()):
+            if e.kind == "pin.added":
+                found |= set(e.body)
+            if e.kind == "pin.removed":
+                found -= set(e.body)
+        return found & set(self.visible())
+
+    def notes(self) -> list[tuple[str, str]]:
+        """What holds, in the order it was said: kind and text."""
+        found: dict[tuple[str, str], tuple[str, str]] = {}
+        for n, e in sorted(self.entries.items()):
+            if e.kind == "note" and n not in self.view.hidden:
+                kind, text, key, _ = e.body
+                found.pop((kind, key or f"#{n}"), None)
+                if text:
+                    found[kind, key or f"#{n}"] = (kind, text)
+        return list(found.values())
+
+    # ------------------------------------------------------------------ writing
+
+    def add(self, kind: str, body: Any = None, turn: int = 0, key: str | None = None) -> int:
+        self.last += 1
+        self.entries[self.last] = Entry(kind, body, turn, key)
+        return self.last
+
+    def open_view(self, view: View) -> int:
+        if (act := self.open) is not None:
+            self.add("compaction.superseded")
+            act.state = "superseded"
+        self.head = self.add("segment.opened")
+        self.views[self.head] = view
+        self.failures = 0
+        return self.head
+
+    def once(self, key: str | None, content: Any) -> list[int] | None:
+        """What a key was used for before. Of what was erased, nobody knows what it was."""
+        if key is None or key not in self.keys:
+            return None
+        numbers, was = self.keys[key]
+        if was not in (content, "erased"):
+            raise Refused("KeyConflict")
+        return numbers
+
+    def append(
+        self, bodies: list[Any], key: str | None = None, turn: int | None = None, kind: str = "message"
+    ) -> list[int]:
+        if (before := self.once(key, (kind, bodies))) is not None:
+            return before
+        if turn is not None and turn != self.turn:
+            raise Refused("TurnLost")
+        numbers = [self.add(kind, body, turn or 0, key) for body in bodies]
+        if key is not None:
+            self.keys[key] = (numbers, (kind, bodies))
+        if kind == "input.queued":
+            self.inputs += numbers
+        return numbers
+
+    def take(self, key: str | None = None, turn: int | None = None) -> int | None:
+        if key in self.keys:
+            numbers, was = self.keys[key]
+            if was != "taken":
+                raise Refused("KeyConflict")
+            return numbers[0] + 1
+        if turn is not None and turn != self.turn:
+            raise Refused("TurnLost")
+        if not self.inputs:
+            return None
+        taken = self.inputs.pop(0)
+        number = self.add("input.taken", taken, turn or 0, key)
+        if key is not None:
+            self.keys[key] = ([number], "taken")
+        return self.add("message", self.entries[taken].body, turn or 0)
+
+    # ------------------------------------------------------------------ turns
+
+    def start(self, lease: float) -> int:
+        if self.turn and self.turn_lease.lasts(self.world.now):
+            raise Refused("Busy")
+        self.close("interrupted")
+        self.turn = self.add("turn.started", turn=self.last + 1)
+        self.turn_lease = Timed(self.world.now + lease, lease)
+        return self.turn
+
+    def close(self, outcome: str) -> None:
+        """Ends the open turn. If it did not settle by itself, its open calls get results that say so."""
+        if not self.turn:
+            return
+        if outcome != "settled":
+            for call, ids in self.waiting(self.last, self.view.hidden).items():
+                if self.entries[call].turn == self.turn:
+                    for id in ids:
+                        how = "failed" if outcome == "failed" else f"was {outcome}"
+                        why = f"(no result: the turn {how} before it came)"
+                        self.add("message", {"role": "tool", "tool_call_id": id, "content": why}, self.turn)
+        self.add("turn.settled", outcome, self.turn)
+        self.turn = 0
+
+    def end(self, turn: int, outcome: str) -> None:
+        if turn == self.turn:
+            self.close(outcome)
+        elif Entry("turn.settled", outcome, turn) not in self.entries.values():
+            raise Refused("TurnLost")
+
+    # ------------------------------------------------------------------ compaction
+
+    def ask(self, trigger: str, allowed: int = 3) -> None:
+        self.acts.append(Act(self.add("compaction.requested"), self.head, trigger, allowed))
+
+    def fail_for_good(self, act: Act) -> None:
+        self.add("compaction.failed")
+        act.state = "failed"
+        if act.trigger != "manual":
+            self.failures, self.failed_tokens = self.failures + 1, self.tokens
+
+    def request(self, trigger: str, base: int, allowed: int) -> str:
+        if self.kind == "review":
+            raise Refused("CompactionDisabled")
+        if base != self.head:
+            return "moved on"
+        act = self.open
+        if act is not None and act.dead(self.world.now):
+            self.fail_for_good(act)
+            act = None
+        if act is not None:
+            self.add("compaction.joined")
+            act.requests += 1
+            act.wait = None if trigger == "manual" else act.wait
+            return "joined"
+        if trigger != "manual" and self.failures >= 3 and self.tokens < self.failed_tokens * 1.2:
+            return "held back"
+        if trigger not in URGENT and self.view.source == "restored":
+            return "held back"
+        self.ask(trigger, allowed)
+        return "opened"
+
+    def claim(self, lease: float, life: float) -> Act | str:
+        act, now = self.open, self.world.now
+        if act is not None and act.dead(now):
+            self.fail_for_good(act)
+            act = None
+        if act is None:
+            return "nothing open"
+        if act.wait is not None and act.wait.lasts(now):
+            return "waiting"
+        if act.held(now):
+            return "held"
+        act.fence = self.add("compaction.started")
+        act.state, act.attempts, act.since, act.life, act.wait = "running", act.attempts + 1, now, life, None
+        act.lease = Timed(now + min(lease, life), lease)
+        return act
+
+    def renew(self, act: Act, fence: int, lease: float) -> bool:
+        if act.fence != fence or not act.alive(self.world.now):
+            return False
+        act.lease = Timed(min(self.world.now + lease, act.since + act.life), lease)
+        return True
+
+    def commit(
+        self, act: Act, fence: int, *, cut: int, kept: Sequence[int], knows: Iterable[int], follow_up: Any
+    ) -> int:
+        """The first valid summary wins, of whatever claim of the open compaction."""
+        if act.committed_by == fence and act.segment is not None:
+            return act.segment
+        if not act.open:
+            raise Refused("Cancelled" if act.state == "cancelled" else "Superseded")
+        good = self.view.cut < cut <= fence and all(n < cut and n in self.visible() for n in kept)
+        if self.view.keeper != "onefold" or not good:
+            raise Refused("CommitRefused")
+        self.add("compaction.committed")
+        act.state, act.committed_by = "committed", fence
+        summary = Summary(self.last + 1, frozenset(knows))
+        view = replace(self.view, cut=cut, summary=summary, kept=tuple(kept), redo=None, source="compaction")
+        act.segment = self.open_view(view)
+        if follow_up is not None:
+            self.inputs.append(self.add("input.queued", follow_up))
+        return act.segment
+
+    def fail(self, act: Act, fence: int, retry_after: float | None) -> None:
+        if act.state != "running" or act.fence != fence:
+            return
+        if retry_after is None or act.attempts >= act.allowed:
+            self.fail_for_good(act)
+        else:
+            self.add("compaction.failed")
+            act.state, act.wait = "requested", Timed(self.world.now + retry_after, retry_after)
+
+    def cancel(self) -> None:
+        if (act := self.open) is not None:
+            self.add("compaction.cancelled")
+            act.state = "cancelled"
+
+    # ------------------------------------------------------------------ what stands in every context, and names
+
+    def group(self, number: int) -> list[int]:
+        """A message with the call or the results that no provider takes apart from it."""
+        cut = next((v.cut for _, v in sorted(self.views.items(), reverse=True) if v.cut <= number), 1)
+        pairs = self.paired(self.visible(start=cut), self.last)
+        for call, lacks in pairs.lacks.items():
+            members = [call, *pairs.results.get(call, ())]
+            if number in members:
+                if lacks and call not in pairs.given_up:
+                    raise Refused("OnefoldError")
+                return members
+        return [number]
+
+    def pin(self, number: int) -> list[int]:
+        if number not in self.visible():
+            raise Refused("OnefoldError")
+        group = self.group(number)
+        if not set(group) <= self.pinned():
+            self.add("pin.added", group)
+        return group
+
+    def unpin(self, number: int, group: Sequence[int]) -> None:
+        """`group` is what the library lets go with it."""
+        if number in self.pinned():
+            self.add("pin.removed", group)
+
+    def note(self, kind: str, text: str, key: str | None, source: tuple[int, ...]) -> None:
+        said = [e.body for n, e in sorted(self.entries.items()) if e.kind == "note" and n not in self.view.hidden]
+        before = next((t for k, t, about, _ in reversed(said) if key and (k, about) == (kind, key)), "")
+        if not text and not before:
+            raise Refused("OnefoldError")
+        if text != before:
+            self.add("note", (kind, text, key, source))
+
+    def alias(self, name: str) -> None:
+        owner = name if name in self.world.lives else self.world.names.get(name)
+        if owner == self.id:
+            return
+        if owner is not None or name in self.world.gone:
+            raise Refused("OnefoldError")
+        self.world.names[name] = self.id
+        self.aliases.append(name)
+        self.add("alias", name)
+
+    # ------------------------------------------------------------------ going back, and branching off
+
+    def newest(self, hidden: frozenset[int], upto: int | None = None) -> View:
+        """The newest boundary that knows none of the hidden records, and hides none that is not."""
+        for number, view in sorted(self.views.items(), reverse=True):
+            said = self.summary(view)
+            same = view.hides_before(view.cut) == {n for n in hidden if n < view.cut}
+            if same and number <= (upto or self.last) and not (said and said.erased):
+                return view
+        return View()
+
+    def rewind(self, to: int) -> None:
+        if not 0 <= to <= self.last:
+            raise Refused("OnefoldError")
+        to = self.landing(to, self.view.hidden)
+        if not self.visible(start=to + 1):
+            raise Refused("OnefoldError")
+        before, keeper = self.head, self.view.keeper
+        if self.turn:  # its open calls are among what is hidden
+            self.add("turn.settled", "cancelled", self.turn)
+            self.turn = 0
+        hidden = self.view.hidden | set(range(to + 1, self.last + 1))
+        fits = self.newest(hidden)
+        self.open_view(replace(fits, hidden=hidden, redo=before, keeper=keeper, source="restored"))
+
+    def undo(self) -> None:
+        asked = [n for n in self.visible() if self.entries[n].role == "user"]
+        if not asked:
+            raise Refused("OnefoldError")
+        first = asked.pop()
+        turn = self.entries[first].turn
+        while turn and asked and self.entries[asked[-1]].turn == turn:
+            first = asked.pop()
+        self.rewind(first - 1)
+
+    def redo(self) -> None:
+        before = self.views.get(self.view.redo or 0)
+        if before is None:
+            raise Refused("OnefoldError")
+        if any(n > self.head and e.kind == "message" for n, e in self.entries.items()):
+            raise Refused("Moved")
+        self.go_back_to(before, before.redo)
+
+    def restore(self, segment: int) -> None:
+        if segment not in self.views:
+            raise Refused("OnefoldError")
+        self.go_back_to(self.views[segment], None)
+
+    def go_back_to(self, view: View, redo: int | None) -> None:
+        if (said := self.summary(view)) is not None and said.erased:
+            raise Refused("OnefoldError")
+        self.close("cancelled")
+        self.open_view(replace(view, redo=redo, keeper=self.view.keeper, source="restored"))
+
+    def fork(self, id: str, kind: str, at: int | None) -> None:
+        """The same entries and views up to a closed group, and from there on a life of its own."""
+        there = self.world.lives.get(id)
+        if there is not None:
+            same = (there.parent, there.kind) == (self.id, kind)
+            if not same or (at is not None and self._lands(at) != there.forked_at):
+                raise Refused("OnefoldError")
+            return
+        if id in self.world.names or id in self.world.gone:
+            raise Refused("OnefoldError")
+        upto = self._lands(self.last if at is None else at)
+        view = self._in_force(upto)
+        if (said := self.summary(view)) is not None and said.erased:
+            view = replace(self.newest(view.hidden, upto), hidden=view.hidden)
+        child = self.world.lives[id] = Life(self.world, id)
+        child.entries = {n: e for n, e in self.entries.items() if n <= upto}
+        child.views = {n: v for n, v in self.views.items() if n <= upto}
+        child.parent, child.kind, child.last, child.lost = self.id, kind, upto, min(self.lost, upto)
+        child.births = [*(b for b in self.births if b < upto), upto]
+        child.add("fork")
+        child.open_view(replace(view, redo=None, keeper="onefold", source="forked"))
+
+    def _lands(self, at: int) -> int:
+        return self.landing(at, self._in_force(at).hidden)
+
+    def _in_force(self, at: int) -> View:
+        if not 1 <= at <= self.last or not (before := [n for n in self.views if n <= at]):
+            raise Refused("OnefoldError")
+        return self.views[max(before)]
+
+    def keep(self, keeper: str) -> None:
+        if keeper != self.view.keeper:
+            self.open_view(replace(self.view, keeper=keeper, redo=None, source="kept"))
+
+    def observe(self) -> None:
+        if self.view.keeper != "agent":
+            raise Refused("OnefoldError")
+        if self.open is None:
+            self.ask("observed")
+        act = next(a for a in self.acts if a.open)
+        self.add("compaction.committed")
+        act.state = "committed"
+        act.segment = self.open_view(replace(self.view, redo=None, source="observed"))
+
+    # ------------------------------------------------------------------ what people remove
+
+    def erase(self, number: int) -> list[str]:
+        """Gives the forks that it touched."""
+        entry = self.entries.get(number) if number > self.forked_at else None
+        if entry is None or not {entry.kind, entry.was} & set(CONTENT):
+            raise Refused("OnefoldError")
+        same = {number}  # an input and the message it became are the same content
+        for n, e in self.entries.items():
+            if e.kind == "input.taken" and e.body is not None and number in (e.body, n + 1):
+                same |= {e.body, n + 1}
+        return self._forget_in_forks(same | self.forget(same), deleted=False)
+
+    def delete(self) -> list[str]:
+        del self.world.lives[self.id]
+        self.world.gone |= {self.id, *self.aliases}
+        for name in self.aliases:
+            del self.world.names[name]
+        return self._forget_in_forks(set(range(1, self.last + 1)), deleted=True)
+
+    def _forget_in_forks(self, numbers: set[int], deleted: bool) -> list[str]:
+        touched: list[str] = []
+        for child in [c for c in self.world.lives.values() if c.parent == self.id]:
+            gone = {n for n in numbers if n <= child.forked_at}
+            if deleted:
+                child.entries = {n: e for n, e in child.entries.items() if n not in gone}
+                child.views = {n: v for n, v in child.views.items() if n not in gone}
+                child.lost = max(gone)
+            if gone:
+                child.forget(gone)
+                touched += [child.id, *child._forget_in_forks(gone, deleted)]
+        return touched
+
+    def forget(self, numbers: set[int]) -> set[int]:
+        """Tombstones for its own, no summary and no note that comes from them, and a view without them."""
+        head = self.view
+        hidden = head.hidden | numbers
+        own = {n: e for n, e in self.entries.items() if n > self.forked_at}
+        found = [n for n, e in own.items() if n in numbers and e.kind in CONTENT]
+        made = [v for n, v in self.views.items() if n > self.forked_at and v.source == "compaction"]
+        spoiled = [v.summary for v in made if any(n < v.cut and n not in v.hidden for n in numbers) and v.summary]
+        found += [n for n, e in own.items() if e.kind == "note" and n not in found and numbers & set(e.body[3])]
+        if hidden == head.hidden and not found and all(s.erased for s in spoiled):
+            return set()
+        was_open = self.open is not None
+        for n in found:
+            entry = self.entries[n]
+            if entry.key is not None:
+                self.keys[entry.key] = (self.keys[entry.key][0], "erased")
+            if n in self.inputs:
+                self.inputs.remove(n)
+                self.add("input.taken")
+            entry.kind, entry.body, entry.was = "erased", None, entry.kind
+        for summary in spoiled:
+            summary.erased = True
+        self.add("erased")
+        fits = self.newest(hidden)
+        self.open_view(replace(fits, hidden=hidden, redo=None, keeper=head.keeper, source="erased"))
+        if (was_open or fits.summary is not head.summary) and self.kind != "review" and head.keeper == "onefold":
+            self.ask("erase")
+        return set(found)
+
+    # ------------------------------------------------------------------ what a model is sent
+
+    def arranged(self, numbers: Sequence[int], all_over: bool = False) -> list[int]:
+        """In order, but results right after their call; 0 is a result that never came, made up for the provider."""
+        pairs = self.paired(numbers, self.last)
+        order: list[int] = []
+        for n in numbers:
+            if self.entries[n].answers is None:
+                order += [n, *pairs.results.get(n, ())]
+                if all_over or n in pairs.given_up:
+                    order += [0] * len(pairs.lacks.get(n, ()))
+        return order
+
+    def context(self) -> list[int]:
+        """The number of each message's record; 0 for the notes."""
+        view = self.view
+        kept = [n for n in view.kept if n in self.entries and self.entries[n].kind == "message"]
+        pins = [n for n in sorted(self.pinned()) if n < view.cut and n not in kept]
+        lead = [n for n in (*kept, *pins) if self.entries[n].role == "system"]
+        return [
+            *lead,
+            *self.arranged([n for n in pins if n not in lead], all_over=True),
+            *([0] if self.notes() else []),
+            *([self.head] if self.summary(view) else []),
+            *[n for n in kept if n not in lead],
+            *self.arranged(self.visible(start=view.cut)),
+        ]

@@ -1,0 +1,675 @@
+"""Random histories of everything that can happen to sessions, judged after each step by `tests.life_oracle`.
+
+A summary here is a text that lists the records it stands for, made of nothing but the material that the library hands
+to a summarizer. So a context can be read for what it knows, and a message is lost exactly if it is neither there nor in
+that list. ONEFOLD_STEPS=100000 makes a long run, with other histories each time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+import onefold
+from onefold import Policy, Session, Store
+from onefold.compaction.context import Context
+from onefold.compaction.plan import Plan, plan
+from onefold.compaction.run import gather
+from onefold.errors import OnefoldError
+from onefold.journal import history, marks
+from onefold.messages import draft
+from onefold.model import Claim, Json, Record
+from onefold.turn import Turn
+from tests.conftest import KINDS, NOON, CountedIds, StoppedClock, who
+from tests.life_oracle import Act, Life, Refused, World
+
+ASKED = int(os.environ.get("ONEFOLD_STEPS", "0"))
+STEPS = 50
+LEASE, LIFE, TURN = 100.0, 250.0, 3000.0
+MOST = 5
+"""So many sessions at once: few enough that their fates cross."""
+
+POLICY = Policy(turn_lease=TURN, tail_tokens=30, shrink=0.05)  # a turn's own thread would renew it long after the test
+
+some = st.integers(0, 11)
+where = st.integers(-4, 40)
+keys = st.sampled_from([None, None, "k1", "k2", "k3"])
+names = st.sampled_from(["s1", "s2", "s3", "f1", "f2", "f3", "a1", "a2", "a3"])
+roles = st.lists(st.sampled_from(["user", "assistant", "call", "result", "system"]), min_size=1, max_size=4)
+calls = st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True)
+
+
+@dataclass
+class Handle:
+    """A session in somebody's hands: what it has seen, by its last look and its own writing."""
+
+    session: Session
+    seen: int | None = None
+    wrote: set[int] = field(default_factory=set)
+
+
+@dataclass
+class InTurn:
+    handle: Handle
+    turn: Turn
+    number: int
+
+
+@dataclass
+class Worker:
+    """A claim, and what its holder read when it was granted. It may come back with that at any time."""
+
+    life: Life
+    claim: Claim
+    act: Act
+    previous: set[int]
+    messages: list[int]
+    cuts: list[int]
+    """Those that part no call from its result."""
+    planned: Plan | None
+
+
+class Lives(RuleBasedStateMachine):
+    kind = "memory"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="onefold-life-"))
+        self.clock = StoppedClock()
+        self.ids = CountedIds()
+        self.store = self.opened()
+        self.world = World(NOON)
+        self.handles: list[Handle] = []
+        self.turns: list[InTurn] = []
+        self.workers: list[Worker] = []
+        self.looks: dict[str, Session] = {}
+        self.past: dict[tuple[str, int], list[Json]] = {}
+        """The messages of each session's context when it ended at a record."""
+        self.words = 0
+
+    def opened(self) -> Store:
+        return onefold.open(KINDS[self.kind](self.folder), clock=self.clock, ids=self.ids, policy=POLICY)
+
+    def teardown(self) -> None:
+        self.let_go()
+        self.store.close()
+        shutil.rmtree(self.folder)
+
+    def let_go(self) -> None:
+        for t in self.turns:
+            t.turn._over.set()
+
+    # ------------------------------------------------------------------ small parts
+
+    def life(self, some: int) -> Life:
+        return list(self.world.lives.values())[some % len(self.world.lives)]
+
+    def handle(self, some: int) -> Handle:
+        return self.handles[some % len(self.handles)]
+
+    def of(self, handle: Handle) -> Life:
+        """The life that a handle is on. What was deleted has none."""
+        if (life := self.world.lives.get(handle.session.id)) is None:
+            raise Refused("SessionNotFound")
+        return life
+
+    def add_handle(self, session: Session) -> None:
+        self.handles = [*self.handles[-7:], Handle(session)]
+
+    def said(self, role: str, **more: Json) -> Json:
+        self.words += 1
+        if role == "call":
+            return self.said("assistant", tool_calls=[call_of("a")])
+        if role == "result":
+            return self.said("tool", tool_call_id="a")
+        return {"role": role, "content": f"word {self.words} " + "of many " * (self.words % 9), **more}
+
+    def both(self, real: Callable[[], Any], ideal: Callable[[Any], Any]) -> tuple[Any, Any]:
+        """Does it, and asks the oracle what had to come of it: the same refusal, or an answer each."""
+        got, error, expected, why = None, None, None, None
+        try:
+            got = real()
+        except OnefoldError as raised:
+            error = raised
+        try:
+            expected = ideal(got)
+        except Refused as refused:
+            why = refused.why
+        assert (type(error).__name__ if error else None) == why, f"the oracle says {why}, the library: {error!r}"
+        return got, expected
+
+    # ------------------------------------------------------------------ sessions and messages
+
+    @initialize()
+    def begins(self) -> None:
+        self.create("s1", "onefold")
+        self.say(0, False, ["system", "user", "assistant", "user", "call", "result", "assistant"], None)
+
+    @precondition(lambda self: len(self.world.lives) < MOST)
+    @rule(id=names, keeper=st.sampled_from(["onefold", "onefold", "agent"]))
+    def create(self, id: str, keeper: Any) -> None:
+        known = self.world.names.get(id)
+        got, life = self.both(
+            lambda: self.store.session(id, keeper=keeper), lambda _: self.world.create(known or id, keeper)
+        )
+        if got is not None:
+            assert got.id == life.id
+            self.add_handle(got)
+
+    def write(self, some: int, inside: bool, bodies: list[Json], key: str | None) -> None:
+        """An append: free, or by somebody who has, or had, a turn."""
+        if inside and self.turns:
+            mine = self.turns[-1 - some % len(self.turns)]
+            got, numbers = self.both(
+                lambda: mine.turn.append(bodies, key=key),
+                lambda _: self.of(mine.handle).append(bodies, key, mine.number),
+            )
+            handle = mine.handle
+        else:
+            handle = self.handle(some)
+            got, numbers = self.both(
+                lambda: handle.session.append(bodies, key=key), lambda _: self.of(handle).append(bodies, key)
+            )
+        if got is not None:
+            assert list(got.numbers) == numbers
+            handle.wrote |= set(numbers)
+
+    @rule(some=some, inside=st.booleans(), roles=roles, key=keys)
+    def say(self, some: int, inside: bool, roles: list[str], key: str | None) -> None:
+        self.write(some, inside, [self.said(role) for role in roles], key)
+
+    @rule(some=some, inside=st.booleans())
+    def work(self, some: int, inside: bool) -> None:
+        """What a turn is made of."""
+        self.write(some, inside, [self.said(role) for role in ("user", "call", "result", "assistant")], None)
+
+    @rule(some=some, inside=st.booleans(), key=st.sampled_from(["k1", "k2", "k3"]), other=st.booleans())
+    def say_again(self, some: int, inside: bool, key: str, other: bool) -> None:
+        """The same key once more, for the same content or for another."""
+        life = self.world.lives.get(self.handle(some).session.id)
+        before = life.keys[key][1] if life is not None and key in life.keys else None
+        if isinstance(before, tuple) and before[0] == "message" and not other:
+            self.write(some, inside, before[1], key)
+        else:
+            self.write(some, inside, [self.said("user")], key)
+
+    @rule(some=some, inside=st.booleans(), ids=calls)
+    def call(self, some: int, inside: bool, ids: list[str]) -> None:
+        self.write(some, inside, [self.said("assistant", tool_calls=[call_of(id) for id in ids])], None)
+
+    @rule(some=some, inside=st.booleans(), ids=calls)
+    def answer(self, some: int, inside: bool, ids: list[str]) -> None:
+        self.write(some, inside, [self.said("tool", tool_call_id=id) for id in ids], None)
+
+    @rule(some=some, key=keys)
+    def queue(self, some: int, key: str | None) -> None:
+        handle, body = self.handle(some), self.said("user")
+        got, numbers = self.both(
+            lambda: handle.session.queue(body, key=key),
+            lambda _: self.of(handle).append([body], key, kind="input.queued"),
+        )
+        assert got is None or [got] == numbers
+
+    @precondition(lambda self: any(life.inputs or life.keys for life in self.world.lives.values()))
+    @rule(some=some, inside=st.booleans(), key=keys)
+    def take(self, some: int, inside: bool, key: str | None) -> None:
+        mine = self.turns[-1 - some % len(self.turns)] if inside and self.turns else None
+        handle = self.handle(some) if mine is None else mine.handle
+        got, number = self.both(
+            lambda: (handle.session if mine is None else mine.turn).take(key=key),
+            lambda _: self.of(handle).take(key, None if mine is None else mine.number),
+        )
+        assert (got and got.number) == number
+        handle.wrote |= {number} if number else set()
+
+    # ------------------------------------------------------------------ turns
+
+    @rule(some=some)
+    def start(self, some: int) -> None:
+        handle = self.handle(some)
+        got, number = self.both(lambda: handle.session.turn(wait=False), lambda _: self.of(handle).start(TURN))
+        if got is not None:
+            assert got.number == number
+            self.turns.append(InTurn(handle, got, number))
+
+    @precondition(lambda self: self.turns)
+    @rule(some=some, outcome=st.sampled_from(["settled", "failed", "cancelled", "interrupted", "stopped"]))
+    def end(self, some: int, outcome: Any) -> None:
+        """By its writer, or from outside."""
+        mine = self.turns[-1 - some % len(self.turns)]
+        if outcome == "stopped":
+            self.both(mine.handle.session.stop_turn, lambda _: self.of(mine.handle).close("cancelled"))
+        else:
+            self.both(lambda: mine.turn.end(outcome), lambda _: self.of(mine.handle).end(mine.number, outcome))
+
+    @rule(seconds=st.sampled_from([10, 90, 300, 4000, -10, -500, -5000]))
+    def pass_time(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+        self.world.now = self.clock.now
+
+    # ------------------------------------------------------------------ compaction
+
+    @rule(
+        some=some, trigger=st.sampled_from(["manual", "manual", "limit", "soft"]), back=some, attempts=st.integers(1, 3)
+    )
+    def request(self, some: int, trigger: str, back: int, attempts: int) -> None:
+        life = self.life(some)
+        own = [n for n in life.views if n > life.forked_at]
+        base = own[-2] if back == 0 and len(own) > 1 else life.head
+        got, outcome = self.both(
+            lambda: self.store.journal.request(life.id, trigger=trigger, base=base, attempts=attempts),
+            lambda _: life.request(trigger, base, attempts),
+        )
+        assert got is None or (got.outcome, got.head) == (outcome, life.head)
+
+    @precondition(lambda self: any(life.open for life in self.world.lives.values()))
+    @rule(some=some, lease=st.sampled_from([LEASE, 2 * LIFE]))
+    def claim(self, some: int, lease: float) -> None:
+        self.claimed(self.life(some), lease)
+
+    def claimed(self, life: Life, lease: float) -> bool:
+        got, act = self.both(
+            lambda: self.store.journal.claim(life.id, who(), lease=lease, life=LIFE), lambda _: life.claim(lease, LIFE)
+        )
+        if not isinstance(got, Claim):
+            assert got.reason == act
+            return False
+        assert (got.fence, got.base, got.attempt) == (act.fence, act.base, act.attempts)
+        work = gather(self.store.journal, got)
+        messages = [r.number for r in work.messages]
+        planned = plan(
+            [(r.number, r.header) for r in work.messages if r.header],
+            kept=[(r.number, r.header) for r in work.kept if r.header],
+            total=work.tokens,
+            first=work.previous is None,
+            policy=POLICY,
+            pinned=work.pinned,
+            turns=work.turns,
+        )
+        cuts = [n for n in range(life.view.cut + 1, got.fence + 1) if life.legal_cut(n, got.upto)]
+        worker = Worker(
+            life, got, act, numbers_in(work.previous), messages, cuts, planned if isinstance(planned, Plan) else None
+        )
+        self.workers = [*self.workers[-5:], worker]
+        return True
+
+    @precondition(lambda self: self.workers)
+    @rule(some=some, place=some, wrong=some, keeps=st.booleans(), follows=st.booleans())
+    def commit(self, some: int, place: int, wrong: int, keeps: bool, follows: bool) -> None:
+        """Of any claim ever made: most come too late."""
+        worker = self.workers[-1 - some % len(self.workers)]
+        life, fence = worker.life, worker.claim.fence
+        kept: tuple[int, ...] = ()
+        if wrong == 0:
+            cut = fence + 1
+        elif wrong == 1:
+            cut = life.view.cut
+        elif place == 0 and worker.planned is not None:
+            cut, kept = worker.planned.cut, worker.planned.kept
+        else:
+            cut = worker.cuts[place % len(worker.cuts)] if worker.cuts else fence
+            plain = [
+                n
+                for n in worker.messages
+                if life.entries[n].kind == "message" and life.entries[n].role in ("user", "system")
+            ]
+            kept = tuple(n for n in plain[:2] if keeps and n < cut)
+        if wrong == 2 and worker.messages:
+            kept = tuple(n for n in worker.messages[-1:] if n >= cut)
+        knows = worker.previous | {n for n in worker.messages if n < cut}
+        text = "It stands for " + ", ".join(str(n) for n in sorted(knows)) + "."
+        body = self.said("user") if follows else None
+        got, segment = self.both(
+            lambda: self.store.journal.commit(
+                worker.claim, text, cut, kept=kept, follow_up=None if body is None else draft(body, self.ids)
+            ),
+            lambda _: self.alive(life).commit(worker.act, fence, cut=cut, kept=kept, knows=knows, follow_up=body),
+        )
+        assert got is None or got.number == segment
+
+    def alive(self, life: Life) -> Life:
+        if life.id not in self.world.lives:
+            raise Refused("SessionNotFound")
+        return life
+
+    @precondition(lambda self: self.workers)
+    @rule(some=some, how=st.sampled_from(["renew", "fail", "retry", "wait", "cancel"]))
+    def worry(self, some: int, how: str) -> None:
+        """What else a claim's holder does, or somebody else does to it."""
+        worker = self.workers[-1 - some % len(self.workers)]
+        claim, fence = worker.claim, worker.claim.fence
+        journal, gone = self.store.journal, worker.life.id not in self.world.lives
+        if how == "renew":
+            got = journal.renew(claim)
+            assert (got is not None) == (not gone and worker.life.renew(worker.act, fence, claim.lease))
+        elif how == "cancel":
+            self.both(lambda: journal.cancel(claim.session), lambda _: self.alive(worker.life).cancel())
+        else:
+            retry = {"fail": None, "retry": 0.0, "wait": 15.0}[how]
+            self.both(
+                lambda: journal.fail(claim, "it did not work", retry),
+                lambda _: self.alive(worker.life).fail(worker.act, fence, retry),
+            )
+
+    @rule(some=some, place=some, keeps=st.booleans())
+    def compact(self, some: int, place: int, keeps: bool) -> None:
+        """The way it goes when nobody is in the way."""
+        life = self.life(some)
+        self.request(some, "manual", 1, 3)
+        if self.claimed(life, LEASE):
+            self.commit(0, place, 9, keeps, False)
+
+    @rule(some=some, place=some, roles=roles)
+    def work_and_compact(self, some: int, place: int, roles: list[str]) -> None:
+        """Messages come between a claim and its commit."""
+        life = self.life(some)
+        self.work(some, False)
+        self.request(some, "limit", 1, 3)
+        if self.claimed(life, LEASE):
+            self.say(some, False, roles, None)
+            self.commit(0, place, 9, True, True)
+
+    # ------------------------------------------------------------------ what stands in every context, and names
+
+    @rule(some=some, place=where, off=some)
+    def pin(self, some: int, place: int, off: int) -> None:
+        handle = self.handle(some)
+        number = self.number(handle, place)
+        if off > 3:
+            got, group = self.both(lambda: handle.session.pin(number), lambda _: self.of(handle).pin(number))
+            assert got is None or list(got) == group
+        else:
+            pins = sorted(self.world.lives[handle.session.id].pinned()) if handle.session.id in self.world.lives else []
+            number = pins[place % len(pins)] if pins else number
+            self.both(lambda: handle.session.unpin(number), lambda group: self.of(handle).unpin(number, group))
+
+    @rule(
+        some=some, text=st.sampled_from(["", "be brief", "be exact"]), key=st.sampled_from([None, "tone"]), place=where
+    )
+    def note(self, some: int, text: str, key: str | None, place: int) -> None:
+        handle = self.handle(some)
+        if not text and key is None:
+            return
+        source = (self.number(handle, place),) if place >= 0 else ()
+        self.both(
+            lambda: marks.note(self.store.journal, handle.session.id, "rule", text, key=key, source=source),
+            lambda _: self.of(handle).note("rule", text, key, source),
+        )
+
+    @rule(some=some, name=names)
+    def alias(self, some: int, name: str) -> None:
+        handle = self.handle(some)
+        self.both(lambda: handle.session.alias(name), lambda _: self.of(handle).alias(name))
+
+    def number(self, handle: Handle, place: int) -> int:
+        """A record of a session: the first message and so on, or, below 0, the newest ones of whatever kind."""
+        life = self.world.lives.get(handle.session.id)
+        if life is None:
+            return 1
+        if place < 0:
+            return max(1, life.last + 1 + place)
+        found = [n for n, e in sorted(life.entries.items()) if e.kind in ("message", "note", "input.queued")]
+        return found[place % len(found)] if found else 1
+
+    # ------------------------------------------------------------------ going back, and branching off
+
+    @rule(some=some)
+    def look(self, some: int) -> None:
+        handle = self.handle(some)
+        self.both(handle.session.context, lambda _: self.of(handle))
+        life = self.world.lives.get(handle.session.id)
+        handle.seen, handle.wrote = (None, set()) if life is None else (life.last, set())
+
+    def go_back(self, handle: Handle, real: Callable[[], Any], ideal: Callable[[Life], None]) -> None:
+        def judged(_: Any) -> None:
+            life = self.of(handle)
+            begun = {t.number for t in self.turns if t.handle is handle}
+            later = {n for n, e in life.entries.items() if e.kind == "message" and e.turn not in begun}
+            if handle.seen and any(n > handle.seen for n in later - handle.wrote):
+                raise Refused("Moved")
+            ideal(life)
+
+        got, _ = self.both(real, judged)
+        if got is not None:
+            handle.seen, handle.wrote = self.of(handle).head, set()
+
+    @rule(some=some)
+    def undo(self, some: int) -> None:
+        handle = self.handle(some)
+        self.go_back(handle, handle.session.undo, Life.undo)
+
+    @precondition(lambda self: any(life.view.redo for life in self.world.lives.values()))
+    @rule(some=some)
+    def redo(self, some: int) -> None:
+        handle = self.handle(some)
+        self.go_back(handle, handle.session.redo, Life.redo)
+
+    @rule(some=some, place=where)
+    def rewind(self, some: int, place: int) -> None:
+        handle = self.handle(some)
+        to = self.number(handle, place)
+        self.go_back(handle, lambda: handle.session.rewind(to), lambda life: life.rewind(to))
+
+    @rule(some=some, back=some, stale=some)
+    def restore(self, some: int, back: int, stale: int) -> None:
+        life = self.life(some)
+        places = sorted(life.views)
+        to = places[-1 - back % len(places)]
+        head = life.head if stale != 0 else places[0]
+        seen = max(life.forked_at, life.last - 2) if stale == 1 else life.last
+
+        def judged(_: Any) -> None:
+            unseen = any(n > seen and e.kind == "message" for n, e in life.entries.items())
+            if head != life.head or unseen:
+                raise Refused("Moved")
+            life.restore(to)
+
+        self.both(lambda: history.restore(self.store.journal, life.id, to, expect_head=head, seen=seen), judged)
+
+    @precondition(lambda self: len(self.world.lives) < MOST)
+    @rule(
+        some=some,
+        id=names,
+        kind=st.sampled_from(["branch", "branch", "subagent", "review"]),
+        place=where,
+        now=st.booleans(),
+    )
+    def fork(self, some: int, id: str, kind: Any, place: int, now: bool) -> None:
+        handle = self.handle(some)
+        at = None if now else self.number(handle, place)
+        got, _ = self.both(lambda: handle.session.fork(kind, at, id=id), lambda _: self.of(handle).fork(id, kind, at))
+        if got is not None:
+            self.add_handle(got)
+            life = self.world.lives[id]
+            was = self.past.get((handle.session.id, life.forked_at))
+            if was is not None and life.last == life.forked_at + 2 and not self.touched(life):
+                assert self.store.session(id).context().messages == was
+
+    def touched(self, life: Life) -> bool:
+        """Whether anything of its past was erased: then it is no longer what its parent was."""
+        return any(e.kind == "erased" for n, e in life.entries.items() if n <= life.forked_at) or life.lost > 0
+
+    @precondition(lambda self: any(life.parent for life in self.world.lives.values()))
+    @rule(some=some, place=where)
+    def fork_again(self, some: int, place: int) -> None:
+        """Said again, the same fork; and a fork of something else is not that one."""
+        life = self.life(some)
+        parent = self.world.lives.get(life.parent or "")
+        if parent is None:
+            return
+        at = None if place < 0 else min(place, parent.last)
+        self.both(
+            lambda: history.fork(self.store.journal, parent.id, life.id, kind=life.kind, at=at),  # type: ignore[arg-type]
+            lambda _: parent.fork(life.id, life.kind, at),
+        )
+
+    @rule(some=some, keeper=st.sampled_from(["onefold", "onefold", "agent", "observe"]))
+    def keep(self, some: int, keeper: Any) -> None:
+        handle = self.handle(some)
+        if keeper == "observe":
+            self.both(lambda: handle.session.observe("its transcript"), lambda _: self.of(handle).observe())
+        else:
+            self.both(lambda: handle.session.keep(keeper), lambda _: self.of(handle).keep(keeper))
+
+    # ------------------------------------------------------------------ what people remove, and what accidents do
+
+    @rule(some=some, place=where)
+    def erase(self, some: int, place: int) -> None:
+        handle = self.handle(some)
+        number = self.number(handle, place)
+        got, forks = self.both(lambda: handle.session.erase(number), lambda _: self.of(handle).erase(number))
+        assert got is None or sorted(got.forks) == sorted(forks)
+
+    @precondition(lambda self: len(self.world.lives) > 2)
+    @rule(some=some)
+    def delete(self, some: int) -> None:
+        life = self.life(some)
+        got, forks = self.both(lambda: self.store.delete(life.id), lambda _: life.delete())
+        assert sorted(got.forks) == sorted(forks)
+        ghosts = [h for h in self.handles if h.session.id == life.id]
+        self.handles = [h for h in self.handles if h not in ghosts[1:]]
+
+    @rule()
+    def crash(self) -> None:
+        """The process dies: handles, claims and turns are gone with it, and their leases stand until they run out."""
+        self.let_go()
+        if self.kind == "memory":
+            self.store = Store(self.store.journal.backend, policy=POLICY, ids=self.ids)
+        else:
+            self.store.journal.backend.close()
+            self.store = self.opened()
+        self.turns, self.workers, self.looks = [], [], {}
+        self.handles = [Handle(self.store.session(id, create=False)) for id in self.world.lives]
+
+    # ------------------------------------------------------------------ what holds after each step
+
+    @invariant()
+    def promises_hold(self) -> None:
+        for id, life in self.world.lives.items():
+            session = self.looks.get(id) or self.store.session(id, create=False)
+            self.looks[id] = session
+            records = {r.number: r for r in session.read(1)}
+            the_journal_holds_what_was_said(life, records)
+            the_boundaries_are_one_line(life, session)
+            context = session.context()
+            the_context_holds_exactly_what_is_visible(life, context)
+            no_call_is_without_its_result(life, context)
+            self.past[id, life.last] = context.messages
+            state = session.state
+            life.tokens = state.tokens
+            the_state_is_what_the_records_say(life, state)
+            if 0 not in context.numbers[bool(context.notes) :] and not context.left_out:
+                assert state.tokens == context.tokens
+            for act in life.acts:
+                is_ = self.store.journal.compaction(id, records[act.number].body["compaction"])
+                assert (is_.state, is_.attempts, is_.requests) == (act.state, act.attempts, act.requests)
+                assert is_.segment == act.segment
+        assert {s.id for s in self.store.sessions()} == set(self.world.lives)
+        assert self.store.verify().findings == ()
+
+
+def the_journal_holds_what_was_said(life: Life, records: dict[int, Record]) -> None:
+    first = life.lost + 1
+    assert sorted(records) == sorted(life.entries) == list(range(first, life.last + 1))
+    turn = None
+    for number, entry in sorted(life.entries.items()):
+        record = records[number]
+        assert record.kind == entry.kind, f"record {number} of {life.id}"
+        assert record.key == entry.key
+        if entry.kind in ("message", "input.queued"):
+            assert record.body == entry.body
+        started = records.get(entry.turn)
+        assert record.turn == (started.turn if started is not None else record.turn)
+        assert (record.turn is not None) == (entry.turn > 0)
+        if number > life.forked_at:  # a fork may begin in the middle of its parent's turn
+            turn = record.turn if record.kind == "turn.started" else turn
+            assert record.turn in (None, turn)
+            turn = None if record.kind == "turn.settled" else turn
+
+
+def the_boundaries_are_one_line(life: Life, session: Session) -> None:
+    segments = session.segments()
+    assert [s.number for s in segments] == [n for n in sorted(life.views) if n > life.forked_at]
+    assert [s.base for s in segments] == [None, *(s.number for s in segments[:-1])]
+    assert [s.cut for s in segments] == [life.views[s.number].cut for s in segments]
+    open = [a for a in life.acts if a.open]
+    assert [a.base for a in open] in ([], [life.head])
+
+
+def the_context_holds_exactly_what_is_visible(life: Life, context: Context) -> None:
+    known = numbers_in(context.summary)
+    verbatim = [n for n in context.numbers if n not in (0, context.segment)]
+    visible = set(life.visible())
+    assert len(verbatim) == len(set(verbatim))
+    assert known | set(verbatim) | set(context.left_out) == visible, "lost, or a ghost"
+    assert [(n.kind, n.text) for n in context.notes] == life.notes()
+    for number, body in zip(context.numbers, context.messages, strict=True):
+        assert number in (0, context.segment) or body == life.entries[number].body
+    assert list(context.numbers) == life.context()
+    tail = life.paired(life.visible(start=life.view.cut), life.last)
+    assert list(context.left_out) == tail.results.get(0, [])
+    alone = {n for n in life.pinned() if life.entries[n].answers}  # of a call that was erased
+    assert life.pinned() - set(verbatim) <= alone
+
+
+def no_call_is_without_its_result(life: Life, context: Context) -> None:
+    waits = life.waiting(life.last, life.view.hidden)
+    due: set[str] = set()
+    for number, body in zip(context.numbers, context.messages, strict=True):
+        if body["role"] == "tool":
+            assert body["tool_call_id"] in due, "a result without its call right before it"
+            due.remove(body["tool_call_id"])
+            continue
+        assert not due, "a call without its result"
+        due = {c["id"] for c in body.get("tool_calls", ())} - set(waits.get(number, ()))
+    assert not due, "a call without its result"
+
+
+def the_state_is_what_the_records_say(life: Life, state: onefold.SessionState) -> None:
+    own = [e for n, e in life.entries.items() if n > life.forked_at]
+    assert (state.last, state.head, state.cut) == (life.last, life.head, life.view.cut)
+    assert (state.turn, state.pending, state.aliases) == (life.turn, len(life.inputs), len(life.aliases))
+    assert (state.parent, state.forked_at) == (life.parent, life.forked_at)
+    assert (state.compactions, state.committed) == (len(life.acts), sum(a.state == "committed" for a in life.acts))
+    assert (state.open is not None) == (life.open is not None)
+    assert state.segments == sum(e.kind == "segment.opened" for e in own)
+    assert state.messages == sum(e.kind == "message" or e.was == "message" for e in own)
+    assert state.failures == life.failures
+
+
+def call_of(id: str) -> Json:
+    return {"id": id, "type": "function", "function": {"name": "look", "arguments": "{}"}}
+
+
+def numbers_in(summary: str | None) -> set[int]:
+    return {int(n) for n in re.findall(r"\d+", summary or "")}
+
+
+class LivesOnDisk(Lives):
+    kind = "sqlite"
+
+
+def setting(examples: int, share: int) -> settings:
+    """So many histories; in a long run more of them, and others each time."""
+    return settings(
+        max_examples=max(examples, ASKED // STEPS // share),
+        stateful_step_count=STEPS,
+        derandomize=not ASKED,
+        phases=(Phase.generate, Phase.shrink),
+    )
+
+
+TestLivesInMemory = Lives.TestCase
+TestLivesInMemory.settings = setting(60, share=1)
+TestLivesOnDisk = LivesOnDisk.TestCase
+TestLivesOnDisk.settings = setting(12, share=4)
