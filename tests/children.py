@@ -21,7 +21,8 @@ from onefold.journal.seam import Transaction
 from onefold.journal.sqlite.rows import SqliteLeases
 from onefold.messages import draft
 from onefold.model import Claim, Json, random_id, system_clock
-from tests.helpers import PATIENCE, at_barrier, await_record, hear, quick, say, talk
+from proof.operations import talk
+from tests.helpers import PATIENCE, at_barrier, await_record, hear, quick, say
 
 
 class Log(logging.Handler):

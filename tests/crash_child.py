@@ -13,309 +13,25 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from onefold import OnefoldError, Session, Store
 from onefold.compaction.run import whoami
-from onefold.journal import copying, history, marks, turns
 from onefold.journal.sqlite import SqliteBackend
-from onefold.messages import draft
-from onefold.model import Claim, HolderId, TurnClaim
-from tests.faults import NOW, KillSwitch, counted_ids, damage, fixed_clock
-from tests.helpers import at_barrier, quick, say, talk
+from onefold.model import Claim
+from proof.operations import ONE_BY_ONE, OPERATIONS, Act, counted_ids, damage, fixed_clock, prepare, prepare_forks, talk
+from tests.faults import KillSwitch
+from tests.helpers import at_barrier, quick, say
 
-ME = HolderId("host", 1, "thread", None, "nonce")
 MOST = 300
-SECRET = "axolotl-2718"
-
-Act = Callable[[], object]
 
 
 def _store(path: Path, switch: KillSwitch) -> Store:
     ids = counted_ids("new")
     backend = SqliteBackend(path, clock=fixed_clock, ids=ids, connect=switch.connect)
     return Store(backend, ids=ids)
-
-
-def prepare(path: str) -> None:
-    """A store with one session, an older compaction of it, an input that waits and a key."""
-    ids = counted_ids("old")
-    with Store(SqliteBackend(path, clock=fixed_clock, ids=ids), ids=ids) as store:
-        session = store.session("a")
-        session.append(talk(6), key="first")
-        claim = _claim(store)
-        store.journal.commit(claim, "what was said", cut=4)
-        session.append(talk(2, start=7))
-        session.queue({"role": "user", "content": "later"})
-
-
-def _claim(store: Store) -> Claim:
-    store.journal.request("a", trigger="manual")
-    claim = store.journal.claim("a", ME)
-    assert isinstance(claim, Claim)
-    return claim
-
-
-def _request(store: Store) -> Act:
-    return lambda: store.journal.request("a", trigger="threshold", key="ask")
-
-
-def _join(store: Store) -> Act:
-    store.journal.request("a", trigger="threshold")
-    return lambda: store.journal.request("a", trigger="manual")
-
-
-def _claims(store: Store) -> Act:
-    store.journal.request("a")
-    return lambda: store.journal.claim("a", ME)
-
-
-def _renew(store: Store) -> Act:
-    claim = _claim(store)
-    longer = replace(claim, lease=claim.lease + 7)
-    return lambda: store.journal.renew(longer)
-
-
-def _commit(store: Store) -> Act:
-    claim = _claim(store)
-    follow_up = draft({"role": "user", "content": "go on"}, counted_ids("follow"))
-    return lambda: store.journal.commit(claim, "a new summary", cut=claim.upto, kept=[4], follow_up=follow_up)
-
-
-def _fail(store: Store) -> Act:
-    claim = _claim(store)
-    return lambda: store.journal.fail(claim, "the model is away", 5.0)
-
-
-def _cancel(store: Store) -> Act:
-    _claim(store)
-    return lambda: store.journal.cancel("a")
-
-
-def _restore(store: Store) -> Act:
-    _claim(store)
-    head = store.journal.state("a").head
-    return lambda: history.restore(store.journal, "a", 1, expect_head=head)
-
-
-def _heal(store: Store) -> Act:
-    damage(Path(store.address), "update sessions set head = 1, last = last - 2", "delete from inputs")
-    return lambda: store.session("a")
-
-
-def _commit_with_alias(store: Store) -> Act:
-    claim = _claim(store)
-    return lambda: store.journal.commit(claim, "a new summary", alias="also-a")
-
-
-def _turn(store: Store) -> TurnClaim:
-    turn = turns.start(store.journal, "a", ME, owner="gateway")
-    assert isinstance(turn, TurnClaim)
-    return turn
-
-
-def _start_turn(store: Store) -> Act:
-    return lambda: turns.start(store.journal, "a", ME, owner="gateway")
-
-
-def _renew_turn(store: Store) -> Act:
-    turn = _turn(store)
-    longer = replace(turn, lease=turn.lease + 7)
-    return lambda: turns.renew(store.journal, longer)
-
-
-def _append_in_turn(store: Store) -> Act:
-    turn = _turn(store)
-    said = [draft(m, counted_ids("said")) for m in talk(2, start=9)]
-    return lambda: store.journal.append("a", said, key="k", turn=turn)
-
-
-def _take_in_turn(store: Store) -> Act:
-    turn = _turn(store)
-    return lambda: turns.take(store.journal, "a", turn=turn, key="k")
-
-
-def _calls(store: Store, turn: TurnClaim) -> None:
-    """Two calls that nobody has answered yet."""
-    function = {"name": "look", "arguments": "{}"}
-    calls = [{"id": id, "type": "function", "function": function} for id in ("one", "two")]
-    asked = draft({"role": "assistant", "content": None, "tool_calls": calls}, counted_ids("asked"))
-    store.journal.append("a", [asked], turn=turn)
-
-
-def _end_turn(store: Store) -> Act:
-    turn = _turn(store)
-    _calls(store, turn)
-    return lambda: turns.end(store.journal, turn, "failed", "the model is away")
-
-
-def _stop_turn(store: Store) -> Act:
-    _calls(store, _turn(store))
-    return lambda: turns.stop(store.journal, "a", cause="enough")
-
-
-def _take_turn_over(store: Store) -> Act:
-    """From a writer that was not heard of since long ago."""
-    ids = counted_ids("dead")
-    with Store(SqliteBackend(store.address, clock=lambda: NOW - 1000, ids=ids), ids=ids) as long_ago:
-        _calls(long_ago, _turn(long_ago))
-    return lambda: turns.start(store.journal, "a", replace(ME, nonce="another"), owner="cron")
-
-
-def _pin(store: Store) -> Act:
-    return lambda: marks.pin(store.journal, "a", 3)
-
-
-def _unpin(store: Store) -> Act:
-    marks.pin(store.journal, "a", 3)
-    return lambda: marks.unpin(store.journal, "a", 3)
-
-
-def _note(store: Store) -> Act:
-    marks.note(store.journal, "a", "path", "/old", key="home")
-    return lambda: marks.note(store.journal, "a", "path", "/new", key="home", source=(3,))
-
-
-def _undo(store: Store) -> Act:
-    """With a turn and a compaction open."""
-    _calls(store, _turn(store))
-    _claim(store)
-    head = store.journal.state("a").head
-    return lambda: history.undo(store.journal, "a", expect_head=head)
-
-
-def _redo(store: Store) -> Act:
-    undone = history.undo(store.journal, "a", expect_head=store.journal.state("a").head)
-    _turn(store)
-    _claim(store)
-    return lambda: history.redo(store.journal, "a", expect_head=undone.number)
-
-
-def _rewind(store: Store) -> Act:
-    _turn(store)
-    _claim(store)
-    head = store.journal.state("a").head
-    return lambda: history.rewind(store.journal, "a", 3, expect_head=head)
-
-
-def _observe(store: Store) -> Act:
-    history.keep(store.journal, "a", "agent")
-    store.journal.request("a")
-    return lambda: history.observe(store.journal, "a", source="a hook", witnesses=("the transcript",))
-
-
-def _keep(store: Store) -> Act:
-    _claim(store)
-    return lambda: history.keep(store.journal, "a", "agent")
-
-
-def _secret(store: Store) -> int:
-    """A message that a key, a summary and a note know of, and that was an input before; its number."""
-    session = store.session("a")
-    session.take()
-    session.queue({"role": "user", "content": SECRET}, key="secret")
-    taken = session.take()
-    assert taken is not None
-    marks.note(store.journal, "a", "fact", f"it is {SECRET}", source=(taken.number,))
-    store.journal.commit(_claim(store), f"they said {SECRET}")
-    return taken.number
-
-
-def _erase(store: Store) -> Act:
-    number = _secret(store)
-    _claim(store)
-    return lambda: store.session("a").erase(number)
-
-
-def _erase_input(store: Store) -> Act:
-    number = store.session("a").queue({"role": "user", "content": SECRET}, key="secret")
-    return lambda: store.session("a").erase(number)
-
-
-def _delete(store: Store) -> Act:
-    _secret(store)
-    store.session("a").alias("also-a")
-    _turn(store)
-    _claim(store)
-    return lambda: store.delete("also-a")
-
-
-def _prepare_forks(path: str) -> None:
-    """A fork and a fork of that, each with a summary of its own that knows the secret."""
-    prepare(path)
-    ids = counted_ids("fork")
-    with Store(SqliteBackend(path, clock=fixed_clock, ids=ids), ids=ids) as store:
-        _secret(store)
-        session = store.session("a")
-        for child in ("f", "g"):
-            session = session.fork(id=child)
-            session.append(talk(2, start=20))
-            store.journal.request(child)
-            claim = store.journal.claim(child, ME)
-            assert isinstance(claim, Claim)
-            store.journal.commit(claim, f"{child} knows {SECRET}")
-
-
-def _erase_secret(store: Store) -> tuple[str, ...]:
-    """Erases the message that was an input; the forks that lost it."""
-    session = store.session("a")
-    taken = max(r.number for r in session.read() if r.kind == "input.taken")
-    return session.erase(taken + 1).forks
-
-
-def _take_in(store: Store) -> Act:
-    copy = list(store.session("a").read())
-    return lambda: copying.take_in(store.journal, "b", copy)
-
-
-OPERATIONS: dict[str, Callable[[Store], Act]] = {
-    "create": lambda store: lambda: store.session("b"),
-    "append one": lambda store: lambda: store.session("a").append(talk(1, start=9)),
-    "append many with key": lambda store: lambda: store.session("a").append(talk(3, start=9), key="k"),
-    "request": _request,
-    "join": _join,
-    "claim": _claims,
-    "renew": _renew,
-    "commit with follow-up": _commit,
-    "fail": _fail,
-    "cancel": _cancel,
-    "restore": _restore,
-    "queue": lambda store: lambda: store.session("a").queue({"role": "user", "content": "much later"}),
-    "take": lambda store: lambda: store.session("a").take(),
-    "alias": lambda store: lambda: store.session("a").alias("also-a"),
-    "heal": _heal,
-    "commit with alias": _commit_with_alias,
-    "start a turn": _start_turn,
-    "renew a turn": _renew_turn,
-    "append in a turn": _append_in_turn,
-    "take in a turn": _take_in_turn,
-    "end a turn with open calls": _end_turn,
-    "stop a turn with open calls": _stop_turn,
-    "take over a dead turn": _take_turn_over,
-    "pin": _pin,
-    "unpin": _unpin,
-    "note": _note,
-    "undo with a turn and a compaction open": _undo,
-    "redo": _redo,
-    "rewind": _rewind,
-    "fork": lambda store: lambda: store.session("a").fork(id="f"),
-    "keep": _keep,
-    "observe": _observe,
-    "erase": _erase,
-    "erase an input that waits": _erase_input,
-    "delete": _delete,
-    "take in": _take_in,
-}
-
-ONE_BY_ONE: dict[str, Callable[[Store], tuple[str, ...]]] = {
-    "erase with forks": _erase_secret,
-    "delete with forks": lambda store: store.delete("a").forks,
-}
-"""A transaction for each session: the one that was named, its fork, and the fork of that."""
 
 
 def _operation(name: str, path: Path, at: int) -> None:
@@ -342,7 +58,7 @@ def crash_everywhere(folder: str, name: str, first: int = 1) -> None:
         first_schema_only(str(original))
     else:
         act = _operation
-        (_prepare_forks if name in ONE_BY_ONE else prepare)(str(original))
+        (prepare_forks if name in ONE_BY_ONE else prepare)(str(original))
     for at in range(first, MOST):
         copy = Path(folder, f"{at:03}.db")
         if original.exists():

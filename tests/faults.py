@@ -23,20 +23,7 @@ from onefold.journal.sqlite.backend import connect
 from onefold.journal.sqlite.line import Ticket
 from onefold.model import Ids, random_id
 
-NOW = 1_000_000.0
-"""The one moment at which stores that are compared row by row live."""
-
 _names = itertools.count(1)
-
-
-def fixed_clock() -> float:
-    return NOW
-
-
-def counted_ids(prefix: str = "id") -> Ids:
-    """Ids in order, so that two runs of one story write the same bytes."""
-    numbers = itertools.count(1)
-    return lambda: f"{prefix}-{next(numbers)}"
 
 
 class KillSwitch:
@@ -243,27 +230,6 @@ def backend_of(store: Store) -> SqliteBackend:
     backend = store.journal.backend
     assert isinstance(backend, SqliteBackend)
     return backend
-
-
-TABLES = ("meta", "records", "sessions", "segments", "compactions", "keys", "inputs", "aliases", "leases", "turn_leases", "tombstones")
-
-
-def rows(path: Path, tables: tuple[str, ...] = TABLES) -> dict[str, list[Any]]:
-    """All rows of a store, read past onefold. `leases` counts as empty where it does not exist yet."""
-    connection = apsw.Connection(str(path))
-    try:
-        there = {name for (name,) in connection.execute("select name from sqlite_schema where type = 'table'")}
-        return {t: sorted(connection.execute(f"select * from {t}"), key=repr) for t in tables if t in there}  # noqa: S608
-    finally:
-        connection.close()
-
-
-def damage(path: Path, *statements: str) -> None:
-    """Changes a store by hand, past onefold."""
-    connection = apsw.Connection(str(path))
-    for statement in statements:
-        connection.execute(statement)
-    connection.close()
 
 
 def prints(path: Path) -> dict[str, tuple[str, int]]:

@@ -22,6 +22,7 @@ from typing import Any
 
 from onefold import Policy, Record, Session
 from onefold.model import Json
+from proof.operations import talk
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 30.0
@@ -179,17 +180,6 @@ def quick(**changes: Json) -> Policy:
         "wait": 30.0,
     }
     return Policy(**{**numbers, **changes})
-
-
-def talk(count: int, *, start: int = 1, words: int = 12) -> list[Json]:
-    """So many messages, user and assistant in turn, each one another and each some tens of tokens."""
-    return [
-        {
-            "role": "user" if n % 2 else "assistant",
-            "content": f"message {n}: " + " ".join(f"word{n}x{i}" for i in range(words)),
-        }
-        for n in range(start, start + count)
-    ]
 
 
 def converse(session: Session, count: int, *, start: int = 1, words: int = 12) -> list[Json]:

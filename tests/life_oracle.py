@@ -169,6 +169,8 @@ class Life:
         self.failures = self.failed_tokens = 0
         self.tokens = 0
         """As the library said last: only the bound on automatic compactions needs it."""
+        self.stood: list[tuple[str, str]] = []
+        """The notes of its last context: of a fork's, some may be its parent's and go with theirs."""
 
     # ------------------------------------------------------------------ what is seen
 
@@ -461,7 +463,8 @@ class Life:
     def note(self, kind: str, text: str, key: str | None, source: tuple[int, ...]) -> None:
         said = [e.body for n, e in sorted(self.entries.items()) if e.kind == "note" and n not in self.view.hidden]
         before = next((t for k, t, about, _ in reversed(said) if key and (k, about) == (kind, key)), "")
-        if not text and not before:
+        there = all(n in self.entries and self.entries[n].kind != "erased" for n in source)
+        if not there or (not text and not before):
             raise Refused("OnefoldError")
         if text != before:
             self.add("note", (kind, text, key, source))
@@ -585,38 +588,40 @@ class Life:
         for n, e in self.entries.items():
             if e.kind == "input.taken" and e.body is not None and number in (e.body, n + 1):
                 same |= {e.body, n + 1}
-        return self._forget_in_forks(same | self.forget(same), deleted=False)
+        said = {n for n in same if "message" in (self.entries[n].kind, self.entries[n].was)}
+        gone = self.forget(said, same - said)
+        return self._forget_in_forks(said, min(same | gone), deleted=False)
 
     def delete(self) -> list[str]:
         del self.world.lives[self.id]
         self.world.gone |= {self.id, *self.aliases}
         for name in self.aliases:
             del self.world.names[name]
-        return self._forget_in_forks(set(range(1, self.last + 1)), deleted=True)
+        return self._forget_in_forks(set(range(1, self.last + 1)), 1, deleted=True)
 
-    def _forget_in_forks(self, numbers: set[int], deleted: bool) -> list[str]:
+    def _forget_in_forks(self, said: set[int], first: int, deleted: bool) -> list[str]:
+        """Every fork that has anything from the first erased record on as its past, and forks of those."""
         touched: list[str] = []
-        for child in [c for c in self.world.lives.values() if c.parent == self.id]:
-            gone = {n for n in numbers if n <= child.forked_at}
+        for child in [c for c in self.world.lives.values() if c.parent == self.id and c.forked_at >= first]:
+            gone = {n for n in said if n <= child.forked_at}
             if deleted:
                 child.entries = {n: e for n, e in child.entries.items() if n not in gone}
                 child.views = {n: v for n, v in child.views.items() if n not in gone}
                 child.lost = max(gone)
-            if gone:
-                child.forget(gone)
-                touched += [child.id, *child._forget_in_forks(gone, deleted)]
+            child.forget(gone, set())
+            touched += [child.id, *child._forget_in_forks(gone, first, deleted)]
         return touched
 
-    def forget(self, numbers: set[int]) -> set[int]:
-        """Tombstones for its own, no summary and no note that comes from them, and a view without them."""
+    def forget(self, said: set[int], others: set[int]) -> set[int]:
+        """Tombstones for its own, no summary and no note that comes from what was said, and a view without it."""
         head = self.view
-        hidden = head.hidden | numbers
+        hidden = head.hidden | said
         own = {n: e for n, e in self.entries.items() if n > self.forked_at}
-        found = [n for n, e in own.items() if n in numbers and e.kind in CONTENT]
+        found = [n for n, e in own.items() if n in said | others and e.kind in CONTENT]
         made = [v for n, v in self.views.items() if n > self.forked_at and v.source == "compaction"]
-        spoiled = [v.summary for v in made if any(n < v.cut and n not in v.hidden for n in numbers) and v.summary]
-        found += [n for n, e in own.items() if e.kind == "note" and n not in found and numbers & set(e.body[3])]
-        if hidden == head.hidden and not found and all(s.erased for s in spoiled):
+        spoiled = [v.summary for v in made if any(n < v.cut and n not in v.hidden for n in said) and v.summary]
+        found += [n for n, e in own.items() if e.kind == "note" and n not in found and said & set(e.body[3])]
+        if hidden == head.hidden and not found and all(s.erased for s in spoiled) and self.notes() == self.stood:
             return set()
         was_open = self.open is not None
         for n in found:

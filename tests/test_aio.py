@@ -26,8 +26,9 @@ from onefold.aio.bell import Bell
 from onefold.aio.threads import MOST
 from onefold.journal.contract import Journal
 from onefold.journal.reading import Pause
+from proof.operations import talk
 from tests.conftest import said, who
-from tests.helpers import PATIENCE, contents, quick, talk
+from tests.helpers import PATIENCE, contents, quick
 
 BACKENDS = ["asyncio", "trio"]
 CLASSES = [(onefold.Store, aio.Store), (onefold.Session, aio.Session), (onefold.Turn, aio.Turn), (Journal, aio.Journal)]

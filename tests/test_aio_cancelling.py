@@ -19,8 +19,9 @@ from onefold import Material, Store, aio
 from onefold.aio.threads import MOST, Job
 from onefold.journal.seam import Transaction
 from onefold.model import Claim, Json
+from proof.operations import talk
 from tests.conftest import KINDS, said, who
-from tests.helpers import PATIENCE, quick, talk
+from tests.helpers import PATIENCE, quick
 
 ENOUGH = 300
 """More waits than any operation here has: an injection that never comes to an end fails."""

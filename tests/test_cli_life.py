@@ -303,6 +303,12 @@ def test_a_fork_shows_its_parent_everywhere(store: Path, call: Call) -> None:
     assert "in the fork" in fine(older), "a segment of its past in its parent is one of its own"
 
 
+def test_a_review_is_not_compacted_and_that_is_a_refusal(store: Path, call: Call) -> None:
+    fine(call("fork", "talk", "--kind", "review", "--id", "look"))
+
+    assert_one_line(call("compact", "look"), 1, "'look' is a review of session 'talk'")
+
+
 # ---------------------------------------------------------------------- pin and note
 
 
@@ -398,6 +404,19 @@ def test_context_shows_pins_and_notes_apart(store: Path, call: Call) -> None:
     assert parts[4].splitlines()[1].split()[3] == "pinned:", "and this one is in view anyway"
     assert sent["pinned"] == [2]
     assert [n["text"] for n in sent["notes"]] == ["be brief"]
+
+
+def test_context_shows_a_result_that_was_made_up_for_what_it_is(store: Path, call: Call) -> None:
+    with onefold.open(store) as opened:
+        session = opened.session("talk")
+        session.append({"role": "assistant", "content": None, "tool_calls": [CALL]})
+        session.append([{"role": "user", "content": "never mind"}, {"role": "assistant", "content": "as you like"}])
+
+    lines = fine(call("context", "talk")).splitlines()
+
+    at = next(i for i, line in enumerate(lines) if line.startswith("#8 "))
+    assert "(made up: this call got no result)" in lines[at + 1]
+    assert lines[at + 2].startswith("#9 ")
 
 
 # ---------------------------------------------------------------------- cancel, and what is open

@@ -15,8 +15,9 @@ from onefold import CompactResult, Material, Policy, Session, Store, Summary
 from onefold.compaction.run import gather
 from onefold.compaction.summarizers import Made
 from onefold.model import Held
+from proof.operations import talk
 from tests.conftest import StoppedClock, claimed, running, said, who
-from tests.helpers import PATIENCE, await_record, counted, kinds, quick, talk
+from tests.helpers import PATIENCE, await_record, counted, kinds, quick
 
 Opened = Callable[..., Store]
 

@@ -16,8 +16,9 @@ from onefold.compaction.summarizers import Material
 from onefold.journal import copying, history, marks, privacy, turns
 from onefold.journal.contract import Journal
 from onefold.model import Segment
+from proof.operations import talk
 from tests.conftest import claimed, running, said, who
-from tests.helpers import PATIENCE, contents, converse, kinds, talk
+from tests.helpers import PATIENCE, contents, converse, kinds
 
 SECRET = "zebra-4711"
 OTHER = {"role": "user", "content": "quite another thing"}
@@ -103,7 +104,7 @@ def test_the_journal_says_what_was_erased_and_who_did_it(journal: Journal, sessi
     number = tell(session)
     opened = compacted(journal, f"a summary that knows {SECRET}").number
 
-    erased = privacy.erase(journal, "s", number, actor="ana")
+    erased = privacy.erase(journal, "s", [number], actor="ana")
 
     (said_so,) = [r for r in session.read(opened + 1) if r.kind == "erased"]
     assert said_so.body == {"numbers": [number], "summaries": [opened]}
@@ -600,7 +601,7 @@ def test_a_fork_does_not_erase_its_parents_records_and_says_whose_they_are(store
 
 def test_nothing_is_erased_in_a_session_that_is_not_there(store: Store, journal: Journal) -> None:
     with pytest.raises(SessionNotFound) as refused:
-        privacy.erase(journal, "nobody", 1)
+        privacy.erase(journal, "nobody", [1])
 
     assert not refused.value.deleted
     assert list(store.sessions()) == []

@@ -14,9 +14,10 @@ from onefold import CompactionDisabled, KeyConflict, OnefoldError, Record, Sessi
 from onefold.journal.contract import Journal
 from onefold.journal.seam import Transaction
 from onefold.model import ForkKind
+from proof.operations import damage, rows
 from tests.children import open_store as open_in_child
 from tests.conftest import running, said
-from tests.faults import damage, open_store, rows
+from tests.faults import open_store
 from tests.helpers import PATIENCE, Child, at_barrier, hear, say, together
 from tests.test_conformance_engine import Counting
 from tests.test_conformance_undo import fold, looked, nothing_changes

@@ -9,8 +9,9 @@ import pytest
 
 from onefold import Context, InvalidMessage, Material, OnefoldError, Session, Store, TooLarge
 from onefold.journal.contract import Journal
+from proof.operations import talk
 from tests.conftest import NOON, running, said
-from tests.helpers import contents, counted, talk
+from tests.helpers import contents, counted
 from tests.test_conformance_engine import Counting
 from tests.test_conformance_undo import fold, looked, nothing_changes
 from tests.test_groups_and_plan import answer, calls, result, system, user

@@ -21,8 +21,9 @@ from onefold.journal.memory import MemoryLeases
 from onefold.journal.sqlite.rows import SqliteLeases
 from onefold.messages import codec
 from onefold.model import TURN_SETTLED, Draft, Held, Json, Lease, Outcome, Record, TurnClaim
+from proof.operations import talk
 from tests.conftest import StoppedClock, running, said, who
-from tests.helpers import PATIENCE, counted, kinds, quick, talk
+from tests.helpers import PATIENCE, counted, kinds, quick
 
 LEASE = 30.0
 HOUR = 3600.0

@@ -26,8 +26,9 @@ from onefold import (
 from onefold.journal import history
 from onefold.journal.contract import Journal
 from onefold.model import Json
+from proof.operations import talk
 from tests.conftest import running, said
-from tests.helpers import PATIENCE, contents, counted, talk
+from tests.helpers import PATIENCE, contents, counted
 from tests.test_conformance_engine import Counting, blocked
 from tests.test_groups_and_plan import answer, calls, result, system, user
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from onefold.model import INPUT_QUEUED, SEGMENT_OPENED
-from tests.crash_child import MOST, ONE_BY_ONE, OPERATIONS, SECRET, first_schema_only
-from tests.faults import open_store, rows
-from tests.helpers import Child, counted, kinds, quick, talk, together
+from proof.operations import ONE_BY_ONE, OPERATIONS, SECRET, rows, talk
+from tests.crash_child import MOST, first_schema_only
+from tests.faults import open_store
+from tests.helpers import Child, counted, kinds, quick, together
 
 HERE = "tests.crash_child"
 

@@ -326,6 +326,7 @@ def _every_record() -> list[Record]:
         _compactions(store, session, clock, ids)
         _turns(store, session, clock)
         _marks(store, session)
+        session.context()
         session.undo()
         session.redo()
         fork = session.fork("branch", at=16, id="try-another-way")

@@ -24,9 +24,9 @@ from onefold.journal.seam import Transaction
 from onefold.journal.sqlite import line as line_module
 from onefold.journal.sqlite.line import LARGE, MOST, Line, Ticket
 from onefold.model import Appended, Claim, Record
-from tests.crash_child import ME
-from tests.faults import Announced, BadDisk, HeldLine, LostAnswers, backend_of, open_store, rows
-from tests.helpers import Child, talk
+from proof.operations import ME, rows, talk
+from tests.faults import Announced, BadDisk, HeldLine, LostAnswers, backend_of, open_store
+from tests.helpers import Child
 
 HERE = "tests.crash_child"
 

@@ -14,9 +14,9 @@ from onefold import StoreDamaged
 from onefold.compaction.run import whoami
 from onefold.journal.verify import heal
 from onefold.model import Claim, random_id
-from tests.crash_child import prepare
-from tests.faults import damage, open_store, prints, rows
-from tests.helpers import counted, kinds, quick, talk
+from proof.operations import damage, prepare, rows, talk
+from tests.faults import open_store, prints
+from tests.helpers import counted, kinds, quick
 
 DERIVED = ("sessions", "segments", "compactions", "keys", "inputs", "aliases")
 

@@ -17,7 +17,8 @@ from onefold import Store
 from onefold.journal.sqlite import SqliteBackend, gate
 from onefold.journal.sqlite.backend import connect
 from onefold.model import Appended, Lease, Segment
-from tests.helpers import PATIENCE, Child, await_record, contents, converse, counted, kinds, quick, talk, together
+from proof.operations import talk
+from tests.helpers import PATIENCE, Child, await_record, contents, converse, counted, kinds, quick, together
 
 ROUNDS = 200
 

@@ -23,9 +23,10 @@ from onefold.journal.sqlite import SqliteBackend, place, schema, watch
 from onefold.journal.sqlite.backend import RESTART_PAGES
 from onefold.journal.sqlite.engine import check_library, migrations
 from onefold.model import random_id
-from tests.crash_child import first_schema_only, prepare
-from tests.faults import BadDisk, Counting, HeldLine, backend_of, damage, open_store, prints, rows
-from tests.helpers import Child, talk
+from proof.operations import damage, prepare, rows, talk
+from tests.crash_child import first_schema_only
+from tests.faults import BadDisk, Counting, HeldLine, backend_of, open_store, prints
+from tests.helpers import Child
 
 HERE = "tests.crash_child"
 

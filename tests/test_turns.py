@@ -193,7 +193,7 @@ def test_a_killed_writers_turn_is_settled_as_interrupted_once_its_lease_is_over(
         "role": "tool", "tool_call_id": "a", "content": "(no result: the turn was interrupted before it came)",
     }  # fmt: skip
     assert ended.body["outcome"] == "interrupted"
-    assert f"pid={dead.pid}" in ended.body["cause"]
+    assert f"process {dead.pid} on" in ended.body["cause"]
     assert session.context().numbers == (began + 1, began + 2, began + 3, began + 4, began + 7)
 
 

@@ -261,10 +261,10 @@ class Session:
             ids=self._ids, agent=self._agent, turns=self._turns,
         )  # fmt: skip
 
-    def erase(self, number: int) -> Erased:
-        """Removes the content of a message, an input or a note for good, with every summary and note that comes from
-        it, here and in forks. A tombstone stays in its place."""
-        erased = privacy.erase(self._journal, self.id, number, actor=self._agent)
+    def erase(self, *numbers: int) -> Erased:
+        """Removes the content of messages, inputs or notes for good, with every summary and note that comes from them,
+        here and in forks. Tombstones stay in their place."""
+        erased = privacy.erase(self._journal, self.id, numbers, actor=self._agent)
         self._saw = self.head
         return erased
 

@@ -205,8 +205,8 @@ class Session:
         made = await in_thread(partial(self._session.fork, kind, at, id=id))
         return Session(made, self._bell, self._summaries)
 
-    async def erase(self, number: int) -> Erased:
-        return await in_thread(partial(self._session.erase, number))
+    async def erase(self, *numbers: int) -> Erased:
+        return await in_thread(partial(self._session.erase, *numbers))
 
     # ------------------------------------------------------------------ other ids, other keepers
 

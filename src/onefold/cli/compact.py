@@ -11,7 +11,7 @@ import typer
 
 import onefold
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
-from onefold.cli.output import as_json, plain, refuse, safe, say
+from onefold.cli.output import as_json, plain, refuse, refusing, safe, say
 from onefold.model import CompactResult, Holder, Segment
 
 
@@ -37,7 +37,8 @@ def command(
     """
     with _engine_silent(), open_store(store) as opened:
         found = opened.session(session, create=False)
-        result = found.compact(onefold.extract, instructions=instructions, wait=wait)
+        with refusing():
+            result = found.compact(onefold.extract, instructions=instructions, wait=wait)
         opens = next(s for s in found.segments() if s.number == result.segment)
         holder = found.holder()
     if json:

@@ -42,12 +42,12 @@ def command(
         found = opened.session(session, create=False)
         stage = rehearsal(opened).session(found.id, create=False)
         with refusing():
-            plan = _together(found.id, [stage.erase(n) for n in wanted])
+            plan = stage.erase(*wanted)
         if not json:
             _print_plan(found, plan, wanted)
         confirm(yes, json=json)
         with refusing():
-            done = _together(found.id, [found.erase(n) for n in wanted])
+            done = found.erase(*wanted)
         state = found.state
     if json:
         as_json({**plain(done), "tokens": state.tokens})
@@ -56,16 +56,6 @@ def command(
     if state.open is not None:
         say(f"a new summary is asked for; `onefold compact {safe(found.id)}` makes it now")
     print_last_words(done.wiped)
-
-
-def _together(session: str, steps: Sequence[Erased]) -> Erased:
-    """Several erasures as one."""
-    numbers = sorted({n for step in steps for n in step.numbers})
-    summaries = sorted({n for step in steps for n in step.summaries})
-    forks = dict.fromkeys(fork for step in steps for fork in step.forks)
-    return Erased(
-        session, tuple(numbers), tuple(summaries), tuple(forks), steps[-1].compaction, all(s.wiped for s in steps)
-    )
 
 
 def _print_plan(session: Session, plan: Erased, wanted: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ from onefold.journal.view import known
 from onefold.messages.codecs import estimate
 from onefold.messages.frame import noted
 from onefold.messages.groups import Group, group
-from onefold.model import MESSAGE, NOTE, PIN_ADDED, PIN_REMOVED, Json, Note, Segment, SessionState
+from onefold.model import ERASED, MESSAGE, NOTE, PIN_ADDED, PIN_REMOVED, Json, Note, Segment, SessionState
 
 NOTE_LIMIT = 16 << 10
 
@@ -77,6 +77,9 @@ def note(
     def work(tx: Transaction) -> int:
         state = known(tx, session)
         hidden = segment(tx, session, state.head).hidden
+        for n in source:
+            if (said := view.record(tx, session, n)) is None or said.kind == ERASED:
+                raise OnefoldError(f"session {session!r}: record {n}, which the note comes from, is not there any more")
         before = view.standing(tx, session, state.last + 1, hidden).notes
         stands = [n for n in before if (n.kind, n.key) != (kind, key)]
         dropped = [n for n in before if (n.kind, n.key) == (kind, key)]

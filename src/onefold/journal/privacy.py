@@ -7,7 +7,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from onefold.errors import OnefoldError, SessionNotFound
@@ -40,23 +40,40 @@ _GONE = "(erased: this summary covered what was erased since)"
 
 
 @dataclass(frozen=True, slots=True)
+class _Gone:
+    """What is to go."""
+
+    said: Ranges
+    """Messages, perhaps a fork's from its past: no summary and no note may come from them."""
+    others: tuple[int, ...] = ()
+    """Records that no summary has read."""
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Done:
     numbers: tuple[int, ...]
     summaries: tuple[int, ...]
     compaction: str | None
 
 
-def erase(journal: Journal, session: str, number: int, *, actor: str | None = None) -> Erased:
-    """Removes the content of a message, an input or a note for good, and asks for a new summary of what remains."""
+def erase(journal: Journal, session: str, numbers: Sequence[int], *, actor: str | None = None) -> Erased:
+    """Removes the content of messages, inputs and notes for good, and asks for a new summary of what remains."""
+    if not numbers:
+        raise OnefoldError(f"session {session!r}: name the records to erase")
 
-    def work(tx: Transaction) -> tuple[_Done, list[int]]:
+    def work(tx: Transaction) -> tuple[_Done, list[int], set[int]]:
         state = known(tx, session)
-        _can_be_erased(tx, state, number)
-        numbers = _copies(tx, state, number)
-        return _forget(journal, tx, state, _each(numbers), actor), numbers
+        for number in numbers:
+            _can_be_erased(tx, state, number)
+        copies = {n for number in numbers for n in _copies(tx, state, number)}
+        said = [n for n in copies if _what(tx.record(session, n)) == MESSAGE]
+        others = tuple(sorted(copies.difference(said)))  # which no summary has read
+        return _forget(journal, tx, state, _Gone(_each(said), others, actor)), said, copies
 
-    done, numbers = journal.backend.write(session, work)
-    forks = tuple(_forget_in_forks(journal, session, _each({*numbers, *done.numbers}), actor))
+    done, said, copies = journal.backend.write(session, work)
+    everything = {*copies, *done.numbers}
+    forks = tuple(_forget_in_forks(journal, session, _each(said), min(everything), actor))
     wiped = journal.backend.scrub()
     return Erased(session, done.numbers, done.summaries, forks, done.compaction, wiped)
 
@@ -75,40 +92,45 @@ def delete(journal: Journal, session: str, *, actor: str | None = None) -> Delet
         return state.last - state.forked_at
 
     records = journal.backend.write(session, work)
-    forks = tuple(_forget_in_forks(journal, session, None, actor))
+    forks = tuple(_forget_in_forks(journal, session, None, 1, actor))
     return Deleted(session, records, forks, journal.backend.scrub())
 
 
-def _forget_in_forks(journal: Journal, session: str, ranges: Ranges | None, actor: str | None) -> Iterator[str]:
-    """Every fork that saw these records as its own past, and forks of those. Without ranges: all that it had."""
+def _forget_in_forks(
+    journal: Journal, session: str, ranges: Ranges | None, first: int, actor: str | None
+) -> Iterator[str]:
+    """Every fork that saw these messages, or anything else from the first erased record on, as its own past, and forks
+    of those. Without ranges: all that it had."""
     for child in journal.backend.read(lambda tx: tx.forks(session)):
         past = child.forked_at  # above it, the same numbers are the fork's own records
-        gone = ((1, past),) if ranges is None else tuple((a, min(b, past)) for a, b in ranges if a <= past)
-        if not gone:
+        if past < first:
             continue
+        gone = ((1, past),) if ranges is None else tuple((a, min(b, past)) for a, b in ranges if a <= past)
         try:
-            journal.backend.write(child.id, _in_a_fork(journal, child.id, gone, actor))
+            journal.backend.write(child.id, _in_a_fork(journal, child.id, _Gone(gone, actor=actor)))
         except SessionNotFound:
             continue  # deleted since, and its forks lost their past with it
         yield child.id
-        yield from _forget_in_forks(journal, child.id, gone, actor)
+        yield from _forget_in_forks(journal, child.id, gone, first, actor)
 
 
-def _in_a_fork(journal: Journal, session: str, ranges: Ranges, actor: str | None) -> Callable[[Transaction], _Done]:
-    return lambda tx: _forget(journal, tx, known(tx, session), ranges, actor)
+def _in_a_fork(journal: Journal, session: str, gone: _Gone) -> Callable[[Transaction], _Done]:
+    return lambda tx: _forget(journal, tx, known(tx, session), gone)
 
 
-def _forget(journal: Journal, tx: Transaction, state: SessionState, ranges: Ranges, actor: str | None) -> _Done:
+def _forget(journal: Journal, tx: Transaction, state: SessionState, gone: _Gone) -> _Done:
     """Tombstones for what is this session's own; no summary or note that comes from any of it; a new segment."""
     head = segment(tx, state.id, state.head)
+    ranges, actor = gone.said, gone.actor
     hidden = view.hide(head.hidden, *ranges)
     own = [n for a, b in ranges for n in range(max(a, state.forked_at + 1), b + 1)]
+    own += gone.others
     found = [r for n in own if (r := tx.record(state.id, n)) is not None and r.kind in _CONTENT]
     covering = [s for s in tx.segments(state.id) if s.summary == s.number and _covers(s, ranges)]
     covering = [s for s in covering if not _summary(tx, state, s).get("erased")]
     notes = [m for m in tx.marks(state.id, state.forked_at + 1, state.last + 1) if _comes_from(m, ranges)]
     notes = [m for m in notes if m.number not in {r.number for r in found}]
-    if hidden == head.hidden and not found and not covering and not notes:
+    if hidden == head.hidden and not found and not covering and not notes and state.tokens == _size(tx, state, head):
         return _Done((), (), None)
     was_open = state.open is not None
     for record in (*found, *notes):
@@ -121,14 +143,9 @@ def _forget(journal: Journal, tx: Transaction, state: SessionState, ranges: Rang
     numbers = tuple(sorted(r.number for r in (*found, *notes)))
     told = {"numbers": list(numbers), "summaries": [s.number for s in covering]}
     state = journal.add(tx, state, journal.draft(ERASED, told, actor=actor))
-    fits = newest(tx, state, hidden)
-    said = view.summary(tx, state.id, fits)
-    body = boundary(fits, state, source="erased", summary_of=fits.summary, keeper=head.keeper)
-    body["hidden"] = [list(r) for r in hidden]
-    body["tokens_after"] = view.size(
-        tx, state.id, cut=fits.cut, last=state.last, kept=fits.kept, hidden=hidden,
-        summary=None if said is None else said.body["summary"],
-    )  # fmt: skip
+    fits = replace(newest(tx, state, hidden), hidden=hidden, keeper=head.keeper)
+    size = _size(tx, state, fits)
+    body = boundary(fits, state, source="erased", summary_of=fits.summary, tokens_after=size)
     state = journal.open_segment(tx, state, body)
     if (was_open or fits.summary != head.summary) and compacts(tx, state) and head.keeper == "onefold":
         state = journal.ask(tx, state, "erase", actor=actor)
@@ -156,7 +173,7 @@ def _can_be_erased(tx: Transaction, state: SessionState, number: int) -> None:
     record = tx.record(state.id, number)
     if record is None:
         raise OnefoldError(f"session {state.id!r} has no record {number}; nothing was erased")
-    if record.kind not in _CONTENT and _was(record) not in _CONTENT:
+    if _what(record) not in _CONTENT:
         raise OnefoldError(
             f"record {number} of session {state.id!r} is a {record.kind}, which holds nothing that somebody said; "
             "messages, inputs and notes can be erased"
@@ -169,15 +186,15 @@ def _copies(tx: Transaction, state: SessionState, number: int) -> list[int]:
     record, before = tx.record(state.id, number), tx.record(state.id, number - 1)
     if before is not None and before.kind == INPUT_TAKEN and not before.body.get("erased"):
         numbers.add(before.body["input"])
-    waited = record is not None and INPUT_QUEUED in (record.kind, _was(record))
+    waited = _what(record) == INPUT_QUEUED
     if waited and (taken := _taken(tx, state, number)) is not None and not taken.body.get("erased"):
         numbers.add(taken.number + 1)
     return sorted(numbers)
 
 
-def _was(record: Record) -> Json:
-    """What a tombstone stands in the place of."""
-    return record.body.get("was") if record.kind == ERASED else None
+def _what(record: Record | None) -> Json:
+    """What a record is; of a tombstone, what it was."""
+    return None if record is None else record.body.get("was") if record.kind == ERASED else record.kind
 
 
 def _each(numbers: Iterable[int]) -> Ranges:
@@ -193,6 +210,14 @@ def _taken(tx: Transaction, state: SessionState, number: int) -> Record | None:
                 return record
         start = page[-1].number + 1
     return None
+
+
+def _size(tx: Transaction, state: SessionState, of: Segment) -> int:
+    said = view.summary(tx, state.id, of)
+    return view.size(
+        tx, state.id, cut=of.cut, last=state.last, kept=of.kept, hidden=of.hidden,
+        summary=None if said is None else said.body["summary"],
+    )  # fmt: skip
 
 
 def _covers(some: Segment, ranges: Ranges) -> bool:

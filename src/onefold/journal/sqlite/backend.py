@@ -41,6 +41,7 @@ CHECKPOINT_PAGES = 1000
 RESTART_PAGES = 8000
 CHECKPOINT_PATIENCE = 200
 SCRUB_PATIENCE = 2000
+SCRUB_PAGES = (256 << 20) // PAGE_SIZE
 FORK_PATIENCE = 30.0
 
 _NOTHING_WRITTEN = (apsw.FullError, apsw.BusyError, apsw.ConstraintError)
@@ -71,7 +72,7 @@ class SqliteBackend:
         self.address = str(path)
         self._clock = clock
         self._ids = ids
-        self._connect = connect
+        self.connect = connect
         self._closed = False
         check_place(self._path)
         new = is_new(self._path, create=create)
@@ -82,7 +83,7 @@ class SqliteBackend:
                 if new or not schema.version(writer):
                     schema.begin(writer)
                 schema.migrate(writer, self._path, ids)
-                self.incarnation: str = self._meta(writer, "incarnation")
+                self.incarnation: str = schema.meta(writer, "incarnation")
         except BaseException:
             self.close()
             raise
@@ -356,16 +357,29 @@ class SqliteBackend:
             except apsw.Error as error:
                 log.warning("store %s: the log could not be written out: %s", self.address, error)
 
-    def scrub(self) -> bool:
+    def scrub(self, limit: int | None = None) -> bool:
         """Writes the log out and empties it, so that old pages of it hold nothing that was erased."""
         self._check_open()
         with self._writing, self._translated():
             self._to_scrub = True
             try:
+                self._close_gaps(SCRUB_PAGES if limit is None else limit)
                 self._empty_log(SCRUB_PATIENCE)
             except (apsw.BusyError, apsw.LockedError):
                 return False
-            return True
+            return not self._gaps()
+
+    def _gaps(self) -> bool:
+        return bool(self._writer_connection().execute(queries()["meta"], ("gaps",)).fetchall())
+
+    def _close_gaps(self, most: int) -> None:
+        """Rewrites the store whole, if rows were removed from it and it is not too large: SQLite moved their
+        neighbours, and what it moved stays readable in the gap. Meanwhile others wait."""
+        writer = self._writer_connection()
+        if self._gaps() and int(str(writer.pragma("page_count"))) <= most:
+            writer.execute("vacuum")
+            writer.execute(queries()["drop_meta"], ("gaps",))
+            self._forget()
 
     def _empty_log(self, patience: int) -> None:
         self._wait_for_readers(apsw.SQLITE_CHECKPOINT_TRUNCATE, patience)
@@ -383,7 +397,7 @@ class SqliteBackend:
     # ------------------------------------------------------------------ connections
 
     def _open_connection(self) -> apsw.Connection:
-        connection = self._connect(str(self._path))
+        connection = self.connect(str(self._path))
         connection.set_busy_timeout(BUSY)
         connection.execute("pragma synchronous = full")
         return connection
@@ -437,9 +451,6 @@ class SqliteBackend:
                         connection.close()
                 self._reading -= 1
                 self._readers_lock.notify_all()
-
-    def _meta(self, connection: apsw.Connection, name: str) -> str:
-        return str(connection.execute(queries()["meta"], (name,)).fetchall()[0][0])
 
     def _check_open(self) -> None:
         if self._closed:

@@ -82,7 +82,9 @@ def is_new(path: Path, *, create: bool) -> bool:
         raise StoreError(f"{path} is a folder; name a file in it, or files:{path} for a store of plain files")
     if not path.exists():
         if not create:
-            raise StoreError(f"there is no store at {path}; check the path; onefold.open(path) makes one")
+            raise StoreError(
+                f"there is no store at {path}; check the path, or make one: `onefold init`, onefold.open(path)"
+            )
         if not path.parent.is_dir():
             raise StoreError(f"there is no folder {path.parent}; make it first")
         return True

@@ -1,13 +1,13 @@
 -- One query a paragraph: its name, a sentence on what it does, the statement.
 
--- min_writer: the oldest program that may write here; read in every write transaction.
-select value from meta where name = 'min_writer';
-
 -- meta: one fact about the store.
 select value from meta where name = ?;
 
 -- put_meta: sets one fact about the store.
 insert into meta (name, value) values (?, ?) on conflict (name) do update set value = excluded.value;
+
+-- drop_meta: forgets one fact about the store.
+delete from meta where name = ?;
 
 -- add_record: one more record; fails if its number is taken.
 insert into records (session, number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body)
@@ -185,6 +185,9 @@ insert or replace into turn_leases (session, turn, fence, until, length) values 
 
 -- drop_turn_lease: nobody is left alone any more.
 delete from turn_leases where session = ?;
+
+-- blank_records: writes over what a session's records say, in place, before they are removed.
+update records set body = printf('%*s', length(cast(body as blob)), '') where session = ?;
 
 -- wipe_records: removes a session's journal. For people who delete, and for nothing else.
 delete from records where session = ?;

@@ -215,7 +215,8 @@ class SqliteTransaction:
     # ------------------------------------------------------------------ what is gone
 
     def wipe(self, session: str, ids: Sequence[str]) -> None:
-        for what in ("wipe_records", *_EVERYTHING, "drop_lease", "drop_turn_lease"):
+        self.run("put_meta", "gaps", "there are some")  # see the backend's `scrub`
+        for what in ("blank_records", "wipe_records", *_EVERYTHING, "drop_lease", "drop_turn_lease"):
             self.run(what, session)
         for id in ids:
             self.run("put_tombstone", id, session, self.now)

@@ -112,7 +112,7 @@ def backup(source: apsw.Connection, path: Path, incarnation: str, progress: Call
         raise StoreError(f"{path} exists already; choose another name, a backup overwrites nothing")
     if not path.parent.is_dir():
         raise StoreError(f"there is no folder {path.parent}; make it first")
-    part = path.with_name(f"{path.name}.part-{os.getpid()}")
+    part = path.with_name(f"{path.name}.part-{incarnation}")
     copy = apsw.Connection(str(part))
     try:
         source.execute("begin")
@@ -152,7 +152,15 @@ def version(connection: apsw.Connection) -> int:
 
 
 def min_writer(connection: apsw.Connection) -> int:
-    return int(str(connection.execute(queries()["min_writer"]).fetchall()[0][0]))
+    return int(meta(connection, "min_writer"))
+
+
+def meta(connection: apsw.Connection, name: str) -> str:
+    """A fact about the store that every store has."""
+    found = connection.execute(queries()["meta"], (name,)).fetchall()
+    if not found:
+        raise StoreDamaged(f"{connection.filename} does not say its {name}: it is damaged. Restore a backup")
+    return str(found[0][0])
 
 
 def _check_readable(connection: apsw.Connection, at: int, newest: int, path: Path) -> None:
