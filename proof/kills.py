@@ -1,0 +1,142 @@
+"""A process killed at every system call of every operation: the old state or the new one, and never between."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import onefold
+from onefold import Store
+from onefold.errors import OnefoldError
+from onefold.journal.sqlite import SqliteBackend
+from proof.calls import Calls
+from proof.operations import OPERATIONS, counted_ids, fixed_clock, prepare, rows
+
+NAMES = tuple(name for name in OPERATIONS if name != "heal")  # which begins with damage: it has tests of its own
+MOST = 2000
+
+
+@dataclass(slots=True)
+class Told:
+    """What came of it."""
+
+    kills: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    between: int = 0
+    unopenable: int = 0
+    words: list[str] = field(default_factory=list)
+
+    @property
+    def well(self) -> bool:
+        return not (self.lost or self.between or self.unopenable)
+
+
+def operation(name: str, calls: Calls, told: Told) -> None:
+    """Kills the operation at its first call, its second, … and at last right after it has returned."""
+    with tempfile.TemporaryDirectory() as folder:
+        original = Path(folder) / "original.db"
+        prepare(str(original))
+        left: list[tuple[Path, bool]] = []
+        for at in range(1, MOST):
+            copy = Path(folder) / f"{at}.db"
+            shutil.copy(original, copy)
+            returned = _dies(lambda at=at, copy=copy: _act(name, copy, calls, at))  # type: ignore[misc]
+            told.kills += 1
+            left.append((copy, returned))
+            if returned:
+                break
+        else:
+            raise RuntimeError(f"{name!r} makes more than {MOST} calls")
+        _judge(name, left, told)
+
+
+def _act(name: str, path: Path, calls: Calls, at: int) -> None:
+    ids = counted_ids("new")
+    store = Store(SqliteBackend(path, clock=fixed_clock, ids=ids), ids=ids)
+    act = OPERATIONS[name](store)
+    calls.arm(at)
+    act()
+
+
+def _dies(act: Callable[[], None]) -> bool:
+    """Runs an act in a fork of this process, which has no store open; whether it returned before it was killed."""
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(told)
+            act()
+            os.write(tell, b"returned")
+            os.kill(os.getpid(), signal.SIGKILL)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(1)
+    os.close(tell)
+    with os.fdopen(told, "rb") as answer:
+        returned = answer.read() == b"returned"
+    _, status = os.waitpid(pid, 0)
+    if not (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL):
+        raise RuntimeError(f"a process was to be killed, but ended with {status}")
+    return returned
+
+
+def _judge(name: str, left: list[tuple[Path, bool]], told: Told) -> None:
+    states: list[tuple[int, bool, dict[str, list[Any]]]] = []
+    for at, (path, returned) in enumerate(left, start=1):
+        try:
+            with onefold.open(path) as store:
+                found = store.verify().findings
+        except OnefoldError as error:
+            told.unopenable += 1
+            told.words.append(f"{name}, call {at}: {error}")
+            continue
+        if found:
+            told.unopenable += 1
+            told.words.append(f"{name}, call {at}: {found[0]}")
+        states.append((at, returned, rows(path)))
+    old, new = states[0][2], states[-1][2]
+    for at, returned, state in states:
+        told.acknowledged += returned
+        if returned and state != new:
+            told.lost += 1
+        if state not in (old, new):
+            told.between += 1
+            told.words.append(f"{name}, call {at}: neither the old state nor the new one")
+
+
+def run(names: Iterable[str] = NAMES, rounds: int = 1, each: Callable[[str, Told], None] | None = None) -> Told:
+    told, calls = Told(), Calls()
+    for _ in range(rounds):
+        for name in names:
+            operation(name, calls, told)
+            if each is not None:
+                each(name, told)
+    return told
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description="Kills a process at every system call of every operation.")
+    options.add_argument("--only", help="a part of an operation's name")
+    chosen = options.parse_args()
+    told = run([n for n in NAMES if not chosen.only or chosen.only in n])
+    for line in told.words[:10]:
+        print(line)
+    print(
+        f"{'' if told.well else 'BROKEN: '}{told.kills:,} kills, {told.acknowledged} acknowledged, {told.lost} lost, "
+        f"{told.between} between, {told.unopenable} unopenable"
+    )
+    return 0 if told.well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
