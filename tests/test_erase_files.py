@@ -328,3 +328,19 @@ def test_another_process_that_has_the_store_open_is_not_in_the_way(store: Store,
         writer.say("stop")
         writer.hear("stopped")
     assert holding(path) == []
+
+
+def test_a_large_store_is_rewritten_when_it_is_asked_to_be(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onefold.journal.sqlite.backend.SCRUB_PAGES", 1)
+    store.session("s").append({"role": "user", "content": MARKER})
+    store.session("other").append({"role": "user", "content": "stays"})
+
+    deleted = store.delete("s")
+
+    assert not deleted.wiped
+    assert store.scrub()
+    assert left_of(path, [MARKER]) == []
+    assert store.session("other").context().messages == [{"role": "user", "content": "stays"}]
+    assert store.verify().healthy

@@ -221,7 +221,7 @@ class Lives(RuleBasedStateMachine):
             lambda: handle.session.queue(body, key=key),
             lambda _: self.of(handle).append([body], key, kind="input.queued"),
         )
-        assert got is None or [got] == numbers
+        assert got is None or got == numbers[0]
 
     @precondition(lambda self: any(life.inputs or life.keys for life in self.world.lives.values()))
     @rule(some=some, inside=st.booleans(), key=keys)
@@ -254,6 +254,15 @@ class Lives(RuleBasedStateMachine):
             self.both(mine.handle.session.stop_turn, lambda _: self.of(mine.handle).close("cancelled"))
         else:
             self.both(lambda: mine.turn.end(outcome), lambda _: self.of(mine.handle).end(mine.number, outcome))
+
+    @rule(some=some, ids=calls, outcome=st.sampled_from(["settled", "failed", "cancelled", "interrupted", "stopped"]))
+    def call_and_end(self, some: int, ids: list[str], outcome: str) -> None:
+        """A turn that leaves its calls open."""
+        before = len(self.turns)
+        self.start(some)
+        if len(self.turns) > before:
+            self.call(0, True, ids)
+            self.end(0, outcome)
 
     @rule(seconds=st.sampled_from([10, 90, 300, 4000, -10, -500, -5000]))
     def pass_time(self, seconds: int) -> None:
@@ -367,13 +376,18 @@ class Lives(RuleBasedStateMachine):
         self.worry(some, how)
         self.commit(some, place, 9, False, False)
 
-    @rule(some=some, place=some, keeps=st.booleans())
-    def compact(self, some: int, place: int, keeps: bool) -> None:
-        """The way it goes when nobody is in the way."""
+    @rule(some=some, place=some, wrong=some, keeps=st.booleans(), pinned=where)
+    def compact(self, some: int, place: int, wrong: int, keeps: bool, pinned: int) -> None:
+        """The way it goes when nobody is in the way: a commit that cannot hold is mended, and an old message pinned."""
         life = self.life(some)
         self.request(some, "manual", 1, 3)
         if self.claimed(life, LEASE):
+            self.commit(0, place, wrong, keeps, False)
             self.commit(0, place, 9, keeps, False)
+            for at, handle in enumerate(self.handles):
+                if handle.session.id == life.id and pinned >= 0:
+                    self.pin(at, pinned, 9)
+                    break
 
     @rule(some=some, place=some, roles=roles)
     def work_and_compact(self, some: int, place: int, roles: list[str]) -> None:
@@ -506,6 +520,20 @@ class Lives(RuleBasedStateMachine):
             if was is not None and life.last == life.forked_at + 2 and not self.touched(life):
                 assert self.store.session(id).context().messages == was
 
+    @precondition(lambda self: len(self.world.lives) < MOST)
+    @rule(some=some, id=names, place=where, now=st.booleans(), waits=st.booleans())
+    def branch_off(self, some: int, id: str, place: int, now: bool, waits: bool) -> None:
+        """Parent and fork go on, each with records of its own under the same numbers."""
+        parent = self.handle(some).session.id
+        if waits:
+            self.queue(some, None)
+        self.fork(some, id, "branch", place, now)
+        if id in self.world.lives and self.handles[-1].session.id == id:
+            self.work(len(self.handles) - 1, False)
+        at = next((n for n, h in enumerate(self.handles) if h.session.id == parent), None)
+        if waits and at is not None:
+            self.take(at, False, None)
+
     def touched(self, life: Life) -> bool:
         """Whether anything of its past was erased: then it is no longer what its parent was."""
         return any(e.kind == "erased" for n, e in life.entries.items() if n <= life.forked_at) or life.lost > 0
@@ -583,7 +611,8 @@ class Lives(RuleBasedStateMachine):
             state = session.state
             life.tokens, life.stood = state.tokens, life.notes()
             the_state_is_what_the_records_say(life, state)
-            if 0 not in context.numbers[bool(context.notes) :] and not context.left_out:
+            made_up = context.numbers.count(0) - bool(context.notes)
+            if not made_up and not context.left_out and life.pinned() <= set(context.numbers):
                 assert state.tokens == context.tokens
             for act in life.acts:
                 is_ = self.store.journal.compaction(id, records[act.number].body["compaction"])

@@ -122,6 +122,13 @@ class Store:
         id = any_id if self.journal.backend.read(lambda tx: tx.deleted(any_id)) == any_id else self.resolve(any_id)
         return privacy.delete(self.journal, id, actor=self._agent)
 
+    def scrub(self) -> bool:
+        """Rewrites the store's files, so that nothing that was erased or deleted is left in them. Writers wait meanwhile.
+
+        Erasing does it by itself, but for a large store after a delete. False if a reader is in the way now.
+        """
+        return self.journal.backend.scrub(whole=True)
+
     def forks(self, id: str) -> list[SessionState]:
         """The sessions that have this one as their parent."""
         return self.journal.backend.read(lambda tx: tx.forks(id))

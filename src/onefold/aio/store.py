@@ -71,6 +71,9 @@ class Store:
     async def delete(self, any_id: str) -> Deleted:
         return await in_thread(partial(self._store.delete, any_id))
 
+    async def scrub(self) -> bool:
+        return await in_thread(self._store.scrub)
+
     async def forks(self, id: str) -> list[SessionState]:
         return await in_thread(partial(self._store.forks, id))
 

@@ -280,7 +280,7 @@ class MemoryBackend:
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
         return []
 
-    def scrub(self) -> bool:
+    def scrub(self, *, whole: bool = False) -> bool:
         return True
 
     def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None:

@@ -159,8 +159,9 @@ class Backend(Protocol):
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
         """What is wrong with the store as a whole: (found, expected, mended)."""
 
-    def scrub(self) -> bool:
-        """Sees to it that the store's files no longer hold what was erased. False if somebody is in the way now."""
+    def scrub(self, *, whole: bool = False) -> bool:
+        """Sees to it that the store's files no longer hold what was erased: as far as it is quick, or `whole`. False if
+        something is left, or somebody is in the way now."""
 
     def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None: ...
     def close(self) -> None: ...

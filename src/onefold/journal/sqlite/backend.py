@@ -357,13 +357,13 @@ class SqliteBackend:
             except apsw.Error as error:
                 log.warning("store %s: the log could not be written out: %s", self.address, error)
 
-    def scrub(self, limit: int | None = None) -> bool:
+    def scrub(self, *, whole: bool = False) -> bool:
         """Writes the log out and empties it, so that old pages of it hold nothing that was erased."""
         self._check_open()
         with self._writing, self._translated():
             self._to_scrub = True
             try:
-                self._close_gaps(SCRUB_PAGES if limit is None else limit)
+                self._close_gaps(None if whole else SCRUB_PAGES)
                 self._empty_log(SCRUB_PATIENCE)
             except (apsw.BusyError, apsw.LockedError):
                 return False
@@ -372,11 +372,11 @@ class SqliteBackend:
     def _gaps(self) -> bool:
         return bool(self._writer_connection().execute(queries()["meta"], ("gaps",)).fetchall())
 
-    def _close_gaps(self, most: int) -> None:
+    def _close_gaps(self, most: int | None) -> None:
         """Rewrites the store whole, if rows were removed from it and it is not too large: SQLite moved their
         neighbours, and what it moved stays readable in the gap. Meanwhile others wait."""
         writer = self._writer_connection()
-        if self._gaps() and int(str(writer.pragma("page_count"))) <= most:
+        if self._gaps() and (most is None or int(str(writer.pragma("page_count"))) <= most):
             writer.execute("vacuum")
             writer.execute(queries()["drop_meta"], ("gaps",))
             self._forget()
