@@ -37,22 +37,30 @@ class _Table(apsw.VFS):
 
 
 class Calls:
-    """Counts the calls of this process, and kills it right before one of them. There is no way back: for a process
-    that is made to die."""
+    """Counts the calls of this process and its forks, and kills it right before one of them, inside a `with` block."""
 
     def __init__(self) -> None:
         self.made = 0
         self._deadly: int | None = None
         self._kept: list[object] = []  # what C calls must not be collected
-        table = _Table()
-        self._kept.append(table)
+        self._table = _Table()
+        self._real: dict[str, int] = {}
+
+    def __enter__(self) -> Calls:
         for name, (result, *arguments) in _SHAPES.items():
-            address = table.xGetSystemCall(name)
+            address = self._table.xGetSystemCall(name)
             if address:
+                self._real[name] = address
                 shape = ctypes.CFUNCTYPE(result, *arguments, use_errno=True)
                 counted = shape(self._counted(shape(address)))
                 self._kept.append(counted)
-                table.xSetSystemCall(name, ctypes.cast(counted, ctypes.c_void_p).value or 0)
+                self._table.xSetSystemCall(name, ctypes.cast(counted, ctypes.c_void_p).value or 0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, address in self._real.items():
+            self._table.xSetSystemCall(name, address)
+        self._table.unregister()
 
     def arm(self, at: int) -> None:
         """From now on: dies right before the call with this number, counted from 1."""

@@ -115,12 +115,13 @@ def _judge(name: str, left: list[tuple[Path, bool]], told: Told) -> None:
 
 
 def run(names: Iterable[str] = NAMES, rounds: int = 1, each: Callable[[str, Told], None] | None = None) -> Told:
-    told, calls = Told(), Calls()
-    for _ in range(rounds):
-        for name in names:
-            operation(name, calls, told)
-            if each is not None:
-                each(name, told)
+    told = Told()
+    with Calls() as calls:
+        for _ in range(rounds):
+            for name in names:
+                operation(name, calls, told)
+                if each is not None:
+                    each(name, told)
     return told
 
 

@@ -38,8 +38,8 @@ THINGS = {
     "Turn", "extract", "open",
 }  # fmt: skip
 STORE = {
-    "address", "backup", "close", "compactions", "delete", "forks", "incarnation", "resolve", "scrub", "session", "sessions",
-    "verify",
+    "address", "backup", "close", "compactions", "delete", "forks", "incarnation", "resolve", "scrub", "session",
+    "sessions", "verify",
 }  # fmt: skip
 SESSION = {
     "alias", "aliases", "append", "cancel", "compact", "compactions", "context", "erase", "follow", "fork", "head",

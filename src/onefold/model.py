@@ -300,7 +300,7 @@ class Erased:
     compaction: str | None = None
     """The new summary that was asked for."""
     wiped: bool = True
-    """The store's files no longer hold it. If not, a reader was in the way, or the store is large: see `Store.scrub`."""
+    """The store's files no longer hold it. If not, a reader was in the way, or it is large: see `Store.scrub`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ class Store:
         return privacy.delete(self.journal, id, actor=self._agent)
 
     def scrub(self) -> bool:
-        """Rewrites the store's files, so that nothing that was erased or deleted is left in them. Writers wait meanwhile.
+        """Rewrites the store's files, so that nothing erased or deleted is left in them. Writers wait meanwhile.
 
         Erasing does it by itself, but for a large store after a delete. False if a reader is in the way now.
         """

@@ -1,0 +1,218 @@
+"""`make soak`: the whole proof at length, and its page. `--quick` runs a little of everything and writes no page."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from proof import cuts, kills, load, mutants, power, schedules, spec
+from proof.report import PAGE, Guard, Row, page, table
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is done."""
+
+    steps: int
+    depth: int
+    depth_of_three: int
+    power_seeds: int
+    kill_rounds: int
+    load_kills: int
+    cuts: int
+    long: bool
+
+
+SOAK = Size(1_000_000, 8, 7, 2, 7, 3_200, 200, long=True)
+QUICK = Size(5_000, 5, 4, 1, 1, 60, 5, long=False)
+
+Say = Callable[[str], None]
+
+
+class Model:
+    """The model test, in a process of its own beside the others: it takes longest."""
+
+    def __init__(self, size: Size) -> None:
+        self._steps = size.steps
+        self._began = time.monotonic()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  as long as the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "timeout=0",
+             "tests/test_life_model.py"],
+            cwd=ROOT, stdout=self._said, stderr=subprocess.STDOUT,
+            env={**os.environ, "ONEFOLD_STEPS": str(self._steps)},
+        )  # fmt: skip
+
+    def row(self, say: Say) -> Row:
+        failed = self._process.wait()
+        if failed:
+            self._said.seek(0)
+            say(self._said.read().decode(errors="replace")[-6000:])
+        self._said.close()
+        seconds = time.monotonic() - self._began
+        say(f"model: {'BROKEN' if failed else 'well'}, {seconds:.0f} s")
+        return Row("model", f"{self._steps:,} steps", lost=int(bool(failed)), seconds=seconds)
+
+
+def every_schedule(size: Size, say: Say) -> Row:
+    if schedules.canary() is None:
+        raise RuntimeError("the search did not find a race that is there; nothing it says counts")
+    two = schedules.explore(size.depth)
+    say(f"two actors: {two.states:,} states")
+    three = schedules.explore(size.depth_of_three, actors=3)
+    broken = [found.broken for found in (two, three) if found.broken is not None]
+    for what in broken:
+        say(f"BROKEN: {what.what}: {' / '.join(what.path)}")
+    lost = [b for b in broken if "acknowledged" in b.what or "neither in" in b.what or "summary knows" in b.what]
+    stuck = [b for b in broken if "never ends" in b.what]
+    return Row(
+        "schedules",
+        f"{two.steps + three.steps:,} steps, {two.states + three.states:,} states, depth {two.depth} and {three.depth}",
+        faults=two.refused + three.refused,
+        lost=len(lost),
+        stuck=len(stuck),
+        forked=len(broken) - len(lost) - len(stuck),
+    )
+
+
+def power_loss(size: Size, say: Say) -> Row:
+    found: list[power.Told] = []
+    for seed in range(1, size.power_seeds + 1):
+        power.everything(seed, sparing=not size.long, each=lambda _, told: found.append(told))
+        say(f"{sum(t.losses for t in found):,} losses of power")
+    told = power.added(found)
+    _complain(told.words, say)
+    return Row("power loss", f"{len(power.NAMES)} operations and a story", told.losses, told.acknowledged,
+               lost=told.lost + told.between, unopenable=told.unopenable)  # fmt: skip
+
+
+def system_calls(size: Size, say: Say) -> Row:
+    def each(name: str, told: kills.Told) -> None:
+        if name == kills.NAMES[-1]:
+            say(f"{told.kills:,} kills")
+
+    told = kills.run(rounds=size.kill_rounds, each=each)
+    _complain(told.words, say)
+    return Row("kills at system calls", f"{len(kills.NAMES)} operations", told.kills, told.acknowledged,
+               lost=told.lost + told.between, unopenable=told.unopenable)  # fmt: skip
+
+
+def under_load(size: Size, say: Say) -> Row:
+    told = load.run(size.load_kills, seed=int(time.time()) if size.long else 1)
+    _complain(told.words, say)
+    return Row("kills under load", f"{load.WRITERS} processes at a time", told.kills, told.acknowledged,
+               told.lost + told.twice, told.forked, told.stuck, told.unopenable)  # fmt: skip
+
+
+def real_cuts(size: Size, say: Say) -> Row:
+    why_not = cuts.why_not()
+    if why_not is not None:
+        return Row("real power cuts", "", left_out=why_not)
+    found: list[cuts.Cut] = []
+
+    def each(cut: cuts.Cut) -> None:
+        found.append(cut)
+        if len(found) % 20 == 0:
+            say(f"{len(found)} cuts")
+
+    cuts.rounds(size.cuts, 1, each)
+    _complain([c.wrong for c in found if c.wrong is not None], say)
+    return Row("real power cuts", "ext4, two writers", len(found), sum(c.acknowledged for c in found),
+               lost=sum(len(c.lost) for c in found), unopenable=sum(c.wrong is not None for c in found))  # fmt: skip
+
+
+def specification(size: Size, say: Say) -> Row:
+    try:
+        spec.jar()
+    except RuntimeError as error:
+        return Row("specification", "", left_out=str(error))
+    states = wrong = count = 0
+    for one in spec.MODELS:
+        if one.long and not size.long:
+            continue
+        done = spec.check(one, workers=1)
+        say(f"{one.name}: {done.states:,} states")
+        states, count = states + done.states, count + 1
+        if not done.as_it_should:
+            wrong += 1
+            say(f"{one.name}: found {done.found}, expected {one.finds}")
+    return Row("specification", f"{count} models, {states:,} states", forked=wrong)
+
+
+def guards(size: Size, say: Say) -> Iterator[Guard]:
+    for mutant in mutants.MUTANTS:
+        tried = mutants.attempt(mutant)
+        said = re.sub(r"^BROKEN: ", "", tried.said)
+        if not tried.as_it_should:
+            said = f"**NOT as it should be**: {said}"
+            say(f"{mutant.name}: {said}")
+        yield Guard(mutant.name, mutant.caught_by or "nobody: the others cover it", said if tried.caught else "")
+
+
+METHODS: dict[str, Callable[[Size, Say], Row]] = {
+    "schedules": every_schedule,
+    "power": power_loss,
+    "calls": system_calls,
+    "load": under_load,
+    "cuts": real_cuts,
+    "spec": specification,
+}
+
+
+def _complain(words: list[str], say: Say) -> None:
+    for line in words[:10]:
+        say(f"WRONG: {line}")
+
+
+def _timed(name: str, method: Callable[[Size, Say], Row], size: Size, say: Say) -> Row:
+    began = time.monotonic()
+    say(f"{name} …")
+    row = replace(method(size, lambda what: say(f"{name}: {what}")), seconds=time.monotonic() - began)
+    say(f"{name}: {'well' if row.well else 'BROKEN'}, {row.seconds:.0f} s")
+    return row
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(prog="make soak", description="Proves the promises at length.")
+    options.add_argument("--quick", action="store_true", help="a little of everything; writes no page")
+    options.add_argument("--only", choices=["model", *METHODS, "guards"], help="one method; writes no page")
+    chosen = options.parse_args()
+    size = QUICK if chosen.quick else SOAK
+    began = time.monotonic()
+
+    def say(what: str) -> None:
+        print(f"{(time.monotonic() - began) / 60:5.1f} min  {what}", flush=True)
+
+    rows: list[Row] = []
+    found: list[Guard] = []
+    wanted = {chosen.only} if chosen.only else {"model", *METHODS, "guards"}
+    longest = Model(size) if "model" in wanted else None
+    rows += [_timed(name, method, size, say) for name, method in METHODS.items() if name in wanted]
+    if "guards" in wanted:
+        say("guards …")
+        found = list(guards(size, say))
+    if longest is not None:
+        rows.insert(0, longest.row(say))
+    print("\n".join(table(rows)))
+    if not chosen.quick and not chosen.only:
+        PAGE.write_text(page(rows, found, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")))
+        say(f"written: {PAGE.relative_to(ROOT)}")
+    wrong = [r.method for r in rows if not r.well] + [g.name for g in found if "NOT as it should" in g.said]
+    if wrong:
+        print(f"BROKEN: {', '.join(wrong)}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
