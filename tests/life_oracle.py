@@ -277,11 +277,11 @@ class Life:
         return self.head
 
     def once(self, key: str | None, content: Any) -> list[int] | None:
-        """What a key was used for before. Of what was erased, nobody knows what it was."""
+        """What a key was used for before. Of what was erased, only its kind is known any more."""
         if key is None or key not in self.keys:
             return None
         numbers, was = self.keys[key]
-        if was not in (content, "erased"):
+        if was != content and was != ("erased", content[0]):
             raise Refused("KeyConflict")
         return numbers
 
@@ -451,6 +451,8 @@ class Life:
         if number not in self.visible():
             raise Refused("OnefoldError")
         group = self.group(number)
+        if group == [number] and self.entries[number].answers is not None:
+            raise Refused("OnefoldError")  # a result whose call is not there stands in no context
         if not set(group) <= self.pinned():
             self.add("pin.added", group)
         return group
@@ -627,7 +629,8 @@ class Life:
         for n in found:
             entry = self.entries[n]
             if entry.key is not None:
-                self.keys[entry.key] = (self.keys[entry.key][0], "erased")
+                numbers, was = self.keys[entry.key]
+                self.keys[entry.key] = (numbers, was if was[0] == "erased" else ("erased", was[0]))
             if n in self.inputs:
                 self.inputs.remove(n)
                 self.add("input.taken")

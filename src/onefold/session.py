@@ -264,8 +264,10 @@ class Session:
     def erase(self, *numbers: int) -> Erased:
         """Removes the content of messages, inputs or notes for good, with every summary and note that comes from them,
         here and in forks. Tombstones stay in their place."""
+        nobody_else = self._journal.backend.read(self._sees_the_same)
         erased = privacy.erase(self._journal, self.id, numbers, actor=self._agent)
-        self._saw = self.head
+        if nobody_else:
+            self._saw = self.head
         return erased
 
     # ------------------------------------------------------------------ other ids, other keepers
@@ -339,8 +341,7 @@ class Session:
 
         def look(tx: Transaction) -> tuple[SessionState, list[int]]:
             state = view.known(tx, self.id)
-            saw, head = tx.segment(self.id, self._saw), tx.segment(self.id, state.head)
-            if saw is None or head is None or saw.hidden != head.hidden:  # a compaction alone hides nothing
+            if not self._sees_the_same(tx):
                 raise Moved(f"session {self.id!r}: somebody took something back in it; look at context() first")
             since = tx.headers(self.id, self._seen + 1, state.last + 1)
             return state, [h.number for h in since if h.turn not in self._began]
@@ -355,6 +356,11 @@ class Session:
         self._measured = self._saw = self._seen = moved.number
         self._wrote = []
         return moved
+
+    def _sees_the_same(self, tx: Transaction) -> bool:
+        """Whether nothing was taken back since this handle looked. A compaction alone hides nothing."""
+        saw, head = tx.segment(self.id, self._saw), tx.segment(self.id, view.known(tx, self.id).head)
+        return saw is not None and head is not None and saw.hidden == head.hidden
 
     def _wrote_up_to(self, numbers: Sequence[int]) -> None:
         wrote = self._wrote

@@ -63,6 +63,7 @@ from onefold.model import (
     Ids,
     Json,
     Keeper,
+    KeyUse,
     Lease,
     Record,
     Requested,
@@ -130,10 +131,7 @@ class Journal:
         def work(tx: Transaction) -> Appended:
             state = known(tx, session)
             if key is not None and (use := tx.key(session, key)) is not None:
-                running = ""
-                for d in drafts:
-                    running = digest(running, d.kind, d.format, d.body)
-                if use.digest not in (running, ERASED):
+                if not _same_content(tx, session, use, drafts):
                     raise conflict(session, key, use)
                 return Appended(tuple(range(use.first, use.first + use.count)), duplicate=True)
             if turn is not None and state.turn != turn.number:
@@ -542,6 +540,17 @@ def _compaction(tx: Transaction, session: str, id: str) -> Compaction:
     if found is None:
         raise OnefoldError(f"session {session!r} has no compaction {id!r}; `onefold show {session}` lists them")
     return found
+
+
+def _same_content(tx: Transaction, session: str, use: KeyUse, drafts: Sequence[Draft]) -> bool:
+    """Whether a key stands for just this. Of what was erased, only the kind is known any more."""
+    if use.digest == ERASED:
+        first = tx.record(session, use.first)
+        return first is not None and drafts[0].kind in (first.kind, first.body.get("was"))
+    running = ""
+    for d in drafts:
+        running = digest(running, d.kind, d.format, d.body)
+    return running == use.digest
 
 
 def _worn_out(state: SessionState) -> bool:
