@@ -53,6 +53,7 @@ def everything(folder: Path, size: Size, say: Say) -> list[Row]:
     build(large, size.records, lambda written: _every_tenth(written, size.records, say))
     rows += contexts(small, large, size, say)
     rows.append(commit(small, large, size, say))
+    rows.append(fork(large, size, say))
     rows += on_disk(small, large, size, say)
     return rows
 
@@ -170,6 +171,23 @@ def commit(small: Path, large: Path, size: Size, say: Say) -> Row:
         TIMES,
         f"{slow * 1e3:.2f} against {quick * 1e3:.2f} ms",
         Bound(1.5, TIMES),
+    )
+
+
+def fork(large: Path, size: Size, say: Say) -> Row:
+    say(f"a fork at {size.records:,} records, against an append")
+    with onefold.open(large) as store:
+        session = store.session("long")
+        pairs = _in_turn(
+            lambda: _timed(session.fork), lambda: _timed(partial(session.append, message(1))), 20 * size.rounds
+        )
+    slow, quick = (median(side) for side in zip(*pairs, strict=True))
+    return Row(
+        f"fork of a session of {size.records:,} records, against an append to it",
+        slow / quick,
+        TIMES,
+        f"{slow * 1e3:.2f} against {quick * 1e3:.2f} ms",
+        Bound(2, TIMES),
     )
 
 

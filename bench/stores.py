@@ -48,7 +48,7 @@ class Statements:
             self._state = store.session("one").state
         self._connection = apsw.Connection(str(path))
         self._connection.execute("pragma synchronous = full")
-        self._record, self._session = queries()["add_record"], queries()["put_session"]
+        self._record, self._session = queries()["add_record"], queries()["touch_session"]
 
     def insert(self, body: str) -> None:
         self._state = state = self._state._replace(last=self._state.last + 1)
@@ -56,7 +56,9 @@ class Statements:
         about = ("0" * 20, "message", state.touched_at, "openai-chat", "user", 100)
         self._connection.execute("begin immediate")
         self._connection.execute(self._record, ("one", state.last, *about, *nothing, body))
-        self._connection.execute(self._session, (*state, 0))
+        self._connection.execute(
+            self._session, (state.touched_at, state.last, state.messages, state.tokens, 0, state.id)
+        )
         self._connection.execute("commit")
 
     def close(self) -> None:

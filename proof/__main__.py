@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
 from proof import cuts, kills, load, mutants, power, schedules, spec
 from proof.report import PAGE, Guard, Row, page, table
 
 ROOT = Path(__file__).parent.parent
+_MODEL = "tests/test_life_model.py"
+_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +44,31 @@ Say = Callable[[str], None]
 
 
 class Model:
-    """The model test, in a process of its own beside the others: it takes longest."""
+    """The model test, in processes of its own beside the others: it takes longest."""
 
     def __init__(self, size: Size) -> None:
         self._steps = size.steps
         self._began = time.monotonic()
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  as long as the process
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "timeout=0",
-             "tests/test_life_model.py"],
-            cwd=ROOT, stdout=self._said, stderr=subprocess.STDOUT,
-            env={**os.environ, "ONEFOLD_STEPS": str(self._steps)},
-        )  # fmt: skip
+        self._runs = [self._start(size.steps * 4 // 5 // _AT_ONCE) for _ in range(_AT_ONCE)]
+
+    def _start(self, steps: int) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+        """So many steps in memory, and a quarter of that on disk."""
+        said = tempfile.TemporaryFile()  # noqa: SIM115  as long as the process
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "timeout=0", _MODEL]
+        environment = {**os.environ, "ONEFOLD_STEPS": str(steps)}
+        return subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=subprocess.STDOUT, env=environment), said
 
     def row(self, say: Say) -> Row:
-        failed = self._process.wait()
-        if failed:
-            self._said.seek(0)
-            say(self._said.read().decode(errors="replace")[-6000:])
-        self._said.close()
+        failed = 0
+        for process, said in self._runs:
+            if process.wait():
+                failed += 1
+                said.seek(0)
+                say(said.read().decode(errors="replace")[-6000:])
+            said.close()
         seconds = time.monotonic() - self._began
         say(f"model: {'BROKEN' if failed else 'well'}, {seconds:.0f} s")
-        return Row("model", f"{self._steps:,} steps", lost=int(bool(failed)), seconds=seconds)
+        return Row("model", f"{self._steps:,} steps", lost=failed, seconds=seconds)
 
 
 def every_schedule(size: Size, say: Say) -> Row:

@@ -118,8 +118,10 @@ def once(image: Path, place: Path, chance: random.Random) -> Cut:
     for writer in writers:
         writer.kill()
         writer.wait()
-    for ear in ears:
+    for ear, writer in zip(ears, writers, strict=True):
         ear.join()
+        if writer.stdout is not None:
+            writer.stdout.close()
     _run("umount", str(place))
     _mount(image, place)
     found.acknowledged = len(promised)

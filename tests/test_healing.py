@@ -12,6 +12,7 @@ import pytest
 
 from onefold import StoreDamaged
 from onefold.compaction.run import whoami
+from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.verify import heal
 from onefold.model import Claim, random_id
 from proof.operations import damage, prepare, rows, talk
@@ -329,3 +330,19 @@ def test_a_field_that_a_newer_program_added_is_passed_over(path: Path) -> None:
 
     with open_store(path) as store:
         assert store.journal.compaction("s", asked.id) == asked
+
+
+def test_a_session_that_was_just_written_to_is_healed_with_its_row(path: Path) -> None:
+    """The row is known from the transaction before, is taken away with the others, and has to be written anew."""
+    with open_store(path) as store:
+        session = store.session("a")
+        session.append(talk(1))
+        backend = store.journal.backend
+        assert isinstance(backend, SqliteBackend)
+        backend.write("a", lambda tx: tx.drop_input("a", min(tx.derived("a").inputs)))
+
+        found = store.verify(fix=True).findings
+
+        assert [f.mended for f in found] == [True]
+        assert store.verify().healthy
+        assert session.state.last == max(r.number for r in session.read())

@@ -98,11 +98,15 @@ class Lives(RuleBasedStateMachine):
         self.past: dict[tuple[str, int], list[Json]] = {}
         """The messages of each session's context when it ended at a record."""
         self.words = 0
+        self.steps = 0
+        self.held: dict[str, tuple[onefold.SessionState, ...]] = {}
+        """Each session and those it comes from, as they were when every promise was seen to hold."""
 
     def opened(self) -> Store:
         return onefold.open(KINDS[self.kind](self.folder), clock=self.clock, ids=self.ids, policy=POLICY)
 
     def teardown(self) -> None:
+        assert self.store.verify().findings == ()
         self.let_go()
         self.store.close()
         shutil.rmtree(self.folder)
@@ -569,10 +573,12 @@ class Lives(RuleBasedStateMachine):
     def erase(self, some: int, place: int) -> None:
         handle = self.handle(some)
         number = self.number(handle, place)
+        life = self.world.lives.get(handle.session.id)
+        knew = life is not None and life.views[handle.saw].hidden == life.view.hidden
         got, forks = self.both(lambda: handle.session.erase(number), lambda _: self.of(handle).erase(number))
         if got is not None:
             assert sorted(got.forks) == sorted(forks)
-            handle.saw = self.of(handle).head
+            handle.saw = self.of(handle).head if knew else handle.saw
 
     @precondition(lambda self: len(self.world.lives) > 2)
     @rule(some=some)
@@ -601,7 +607,16 @@ class Lives(RuleBasedStateMachine):
 
     @invariant()
     def promises_hold(self) -> None:
+        """Of every session that is not as it was when it was looked at last, or whose past is not. Everything is looked
+        over every few steps."""
+        self.steps += 1
+        now = {id: self.store.journal.state(id) for id in self.world.lives}
         for id, life in self.world.lives.items():
+            assert (now[id].last, now[id].head) == (life.last, life.head)
+            seen = tuple(now[some] for some in self.line_of(id) if some in now)
+            if self.held.get(id) == seen:
+                continue
+            self.held[id] = seen
             session = self.looks.get(id) or self.store.session(id, create=False)
             self.looks[id] = session
             records = {r.number: r for r in session.read(1)}
@@ -622,7 +637,16 @@ class Lives(RuleBasedStateMachine):
                 assert (is_.state, is_.attempts, is_.requests) == (act.state, act.attempts, act.requests)
                 assert is_.segment == act.segment
         assert {s.id for s in self.store.sessions()} == set(self.world.lives)
-        assert self.store.verify().findings == ()
+        if self.steps % 8 == 0:
+            self.held.clear()
+            assert self.store.verify().findings == ()
+
+    def line_of(self, id: str) -> list[str]:
+        """A session and those it has its past from."""
+        line = [id]
+        while (life := self.world.lives.get(line[-1])) is not None and life.parent is not None:
+            line.append(life.parent)
+        return line
 
 
 def the_journal_holds_what_was_said(life: Life, records: dict[int, Record]) -> None:

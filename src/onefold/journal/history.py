@@ -115,9 +115,10 @@ def fork(
             raise OnefoldError(f"session {parent!r} has records 1 to {origin.last}; it cannot be forked at {at}")
         upto = origin.last if at is None else at
         inherits = _as_of(tx, parent, upto)
-        upto = _landing(tx, parent, upto, inherits.hidden)
-        inherits = _as_of(tx, parent, upto)
-        if _erased(tx, parent, inherits):
+        lands = _landing(tx, parent, upto, inherits.hidden, inherits)
+        if lands != upto:
+            upto, inherits = lands, _as_of(tx, parent, lands)
+        if inherits.number != origin.head and _erased(tx, parent, inherits):
             fits = newest(tx, origin._replace(last=upto), inherits.hidden)
             inherits = replace(fits, hidden=inherits.hidden)
         state = fold.newborn(child, tx.now)._replace(last=upto, tokens=origin.tokens)
@@ -235,10 +236,10 @@ def _unmoved(tx: Transaction, session: str, head: int, seen: int | None) -> Sess
     return state
 
 
-def _landing(tx: Transaction, session: str, to: int, hidden: Ranges) -> int:
+def _landing(tx: Transaction, session: str, to: int, hidden: Ranges, newest: Segment | None = None) -> int:
     """The newest record, up to this one, after which no call waits for its result."""
-    while waiting := view.open_groups(tx, session, to + 1, hidden):
-        to = min(members[0] for members in waiting) - 1
+    while waiting := view.open_groups(tx, session, to + 1, hidden, newest):
+        to, newest = min(members[0] for members in waiting) - 1, None
     return to
 
 

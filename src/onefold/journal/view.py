@@ -155,10 +155,15 @@ def summary(tx: Transaction, session: str, of: Segment) -> Record | None:
     return None if of.summary is None else record(tx, session, of.summary)
 
 
-def open_groups(tx: Transaction, session: str, stop: int, hidden: Ranges) -> list[list[int]]:
+def open_groups(
+    tx: Transaction, session: str, stop: int, hidden: Ranges, newest: Segment | None = None
+) -> list[list[int]]:
     """The messages before `stop` that make calls without all their results, each with the others of its group. What a
-    turn left open that was over by then counts as closed."""
-    start = next((s.cut for s in segments(tx, session, stop) if s.cut < stop), 1)
+    turn left open that was over by then counts as closed. `newest` is the segment in force there, if it is known."""
+    if newest is not None and newest.cut < stop:
+        start = newest.cut
+    else:
+        start = next((s.cut for s in segments(tx, session, stop) if s.cut < stop), 1)
     if not _unanswered(headers(tx, session, start, stop, hidden, tools_only=True)):
         return []
     found = headers(tx, session, start, stop, hidden)

@@ -68,6 +68,9 @@ on conflict (id) do update set created_at = excluded.created_at, touched_at = ex
   failed_tokens = excluded.failed_tokens, turn = excluded.turn, parent = excluded.parent,
   forked_at = excluded.forked_at, aliases = excluded.aliases, seal = excluded.seal;
 
+-- touch_session: what an append changes of a session's state.
+update sessions set touched_at = ?, last = ?, messages = ?, tokens = ?, seal = ? where id = ?;
+
 -- sessions: a page of all sessions, the latest activity first.
 select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
   failures, failed_tokens, turn, parent, forked_at, aliases, seal

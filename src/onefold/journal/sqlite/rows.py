@@ -130,7 +130,12 @@ class SqliteTransaction:
         return self._looked[session]
 
     def put_session(self, state: SessionState) -> None:
+        before = self.session(state.id)
         self.put[state.id] = state
+        if before is not None and before[8:] == state[8:] and before[4:6] == state[4:6] and before[:2] == state[:2]:
+            touched = (state.touched_at, state.last, state.messages, state.tokens, _seal(state), state.id)
+            self._connection.execute(self._queries["touch_session"], touched)  # as most do, which append messages
+            return
         self._connection.execute(self._queries["put_session"], (*state, _seal(state)))
 
     def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]:
@@ -255,6 +260,7 @@ class SqliteTransaction:
     def replace(self, session: str, derived: Derived) -> None:
         for what in _EVERYTHING:
             self.run(what, session)
+        self.put[session] = None
         if derived.state is not None:
             self.put_session(derived.state)
         for segment in derived.segments.values():
