@@ -799,10 +799,10 @@ from onefold.cli import imports, main
 left = int(os.environ["CALLS"])
 real = imports.take_in
 
-def take_in(*arguments):
+def take_in(*arguments, **named):
     global left
     left -= 1
-    return real(*arguments) if left else os._exit(9)
+    return real(*arguments, **named) if left else os._exit(9)
 
 imports.take_in = take_in
 imports._RECORDS = 5
@@ -833,7 +833,7 @@ def test_an_import_that_was_killed_goes_on_where_it_stopped(life: Path, deadly: 
 def test_what_was_written_together_is_taken_in_together(life: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts: list[list[Record]] = []
 
-    def seen(journal: Journal, session: str, records: list[Record]) -> int:
+    def seen(journal: Journal, session: str, records: list[Record], *, alone: bool = False) -> int:
         parts.append(records)
         return take_in(journal, session, records)
 
@@ -1114,3 +1114,19 @@ def test_a_turn_whose_writer_is_silent_is_told_apart() -> None:
 
     assert turn_words(turn, 110.0) == "turn of here:12, begun 10 s ago"
     assert turn_words(turn, 130.0) == "turn of here:12, begun 30 s ago, not heard of any more"
+
+
+def test_a_fork_whose_parent_was_deleted_is_taken_in_without_it(store: Path, call: Call) -> None:
+    with onefold.open(store) as opened:
+        opened.session("talk").fork(id="child").append({"role": "user", "content": "my own"})
+        opened.delete("talk")
+    fine(call("export", "--all", "--out", "all.jsonl"))
+    fine(run(store.parent, "init", "new.db"))
+
+    rehearsed = fine(run(store.parent, "import", "all.jsonl", "--into", "new.db", "--dry-run"))
+    fine(run(store.parent, "import", "all.jsonl", "--into", "new.db"))
+
+    assert "1 session" in rehearsed
+    with onefold.open(store.parent / "new.db") as opened:
+        assert opened.session("child", create=False).context().messages == [{"role": "user", "content": "my own"}]
+        assert opened.verify().healthy

@@ -20,7 +20,7 @@ from typing import BinaryIO, NoReturn
 from onefold.cli.options import WrongUse
 from onefold.cli.output import listed, short
 from onefold.errors import OnefoldError
-from onefold.model import FORK, Header, Json, Record
+from onefold.model import FORK, SEGMENT_OPENED, Header, Json, Record
 
 FIELDS = ("session", "number", "id", "kind", "at", "turn", "key", "actor", "format", "header", "body")
 _LATEST = 1e11
@@ -52,6 +52,7 @@ class _Places:
 
     parent: str | None = None
     forked_at: int = 0
+    alone: bool = False
     numbers: array[int] = field(default_factory=lambda: array("Q"))
     offsets: array[int] = field(default_factory=lambda: array("Q"))
 
@@ -87,6 +88,10 @@ class Exported:
     def forked_at(self, session: str) -> int:
         """The last record of its parent that is this one's past."""
         return self._sessions[session].forked_at
+
+    def alone(self, session: str) -> bool:
+        """Whether it is a fork that no longer sees anything of its parent, as after that was deleted."""
+        return self._sessions[session].alone
 
     def in_order(self) -> Iterator[str]:
         """The sessions as they come, but parents before their forks."""
@@ -136,6 +141,14 @@ class Exported:
         places.offsets.append(offset)
         if record.kind == FORK:
             places.parent, places.forked_at = record.body["parent"], record.number - 1
+        if record.kind == SEGMENT_OPENED and places.parent is not None and isinstance(record.body, dict):
+            places.alone = _hides(record.body.get("hidden"), places.forked_at)
+
+
+def _hides(hidden: Json, upto: int) -> bool:
+    """Whether everything up to a record is hidden."""
+    first = hidden[0] if isinstance(hidden, list) and hidden else None
+    return isinstance(first, list) and first[:1] == [1] and isinstance(first[-1], int) and first[-1] >= upto
 
 
 @contextlib.contextmanager

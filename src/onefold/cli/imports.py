@@ -167,7 +167,7 @@ def _at(session: str, number: int) -> Callable[[Transaction], Record | None]:
 
 
 def _take(journal: Journal, source: Exported, session: str, records: list[Record]) -> int:
-    return take_in(journal, session, records)
+    return take_in(journal, session, records, alone=source.alone(session))
 
 
 def _would_take(journal: Journal, source: Exported, session: str, records: list[Record]) -> int:
@@ -180,7 +180,8 @@ def _would_take(journal: Journal, source: Exported, session: str, records: list[
             raise SessionNotFound(session, deleted=True)
         if state is None and (owner := tx.owner(session)) is not None:
             raise OnefoldError(f"session {owner!r} of this store is known as {session!r} already")
-        if state is None and parent is not None and parent not in source and tx.session(parent) is None:
+        here = parent is None or parent in source or tx.session(parent) is not None
+        if state is None and not here and not source.alone(session):
             raise OnefoldError(f"session {session!r} is a fork of {parent!r}, which is neither here nor in the file")
         last = state.last if state is not None else source.forked_at(session)
         if source.first(session) > last + 1:

@@ -12,8 +12,9 @@ from onefold.messages import encode
 from onefold.model import ALIAS, FORK, MESSAGE, Record, SessionState
 
 
-def take_in(journal: Journal, session: str, records: Sequence[Record]) -> int:
-    """Adds records as they are, in one transaction, and says how many were new.
+def take_in(journal: Journal, session: str, records: Sequence[Record], *, alone: bool = False) -> int:
+    """Adds records as they are, in one transaction, and says how many were new. `alone` is said of a fork that no
+    longer sees anything of its parent, since that was deleted: it needs none here.
 
     Those that are there already have to be the same, so that a copy that was cut short can be taken up again. The
     first ones of a session go together: a session without its first segment is none.
@@ -22,7 +23,7 @@ def take_in(journal: Journal, session: str, records: Sequence[Record]) -> int:
     def work(tx: Transaction) -> int:
         state = tx.session(session)
         if state is None:
-            state = _begin(tx, session, records[0])
+            state = _begin(tx, session, records[0], alone)
         before = state.last
         for record in records:
             if record.number <= before:
@@ -44,7 +45,7 @@ def take_in(journal: Journal, session: str, records: Sequence[Record]) -> int:
     return journal.backend.write(session, work)
 
 
-def _begin(tx: Transaction, session: str, first: Record) -> SessionState:
+def _begin(tx: Transaction, session: str, first: Record, alone: bool) -> SessionState:
     if tx.deleted(session) is not None:
         raise SessionNotFound(session, deleted=True)
     if (owner := tx.owner(session)) is not None:
@@ -53,7 +54,7 @@ def _begin(tx: Transaction, session: str, first: Record) -> SessionState:
     if first.kind == FORK:
         parent, at = str(first.body["parent"]), int(first.body["at"])
         origin = tx.session(parent)
-        if origin is None or origin.last < at:
+        if (origin is None or origin.last < at) and not alone:
             raise OnefoldError(
                 f"session {session!r} is a fork of {parent!r}; take in that one first, up to record {at}"
             )
