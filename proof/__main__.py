@@ -37,7 +37,7 @@ class Size:
     long: bool
 
 
-SOAK = Size(1_000_000, 8, 7, 2, 7, 3_200, 200, long=True)
+SOAK = Size(1_000_000, 7, 6, 2, 7, 3_200, 200, long=True)
 QUICK = Size(5_000, 5, 4, 1, 1, 60, 5, long=False)
 
 Say = Callable[[str], None]

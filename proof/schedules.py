@@ -8,6 +8,7 @@ met before are not gone into again. After each step the promises are checked fro
 from __future__ import annotations
 
 import argparse
+import random
 import re
 import sys
 from collections import deque
@@ -20,9 +21,9 @@ from onefold.journal import history, view
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryBackend, Room, Shelf
 from onefold.journal.rows import DictRows
-from onefold.journal.seam import Derived, Transaction
+from onefold.journal.seam import Backend, Derived, Transaction
 from onefold.messages import draft
-from onefold.model import Claim, Draft, HolderId, Record, Segment
+from onefold.model import Claim, Clock, Draft, HolderId, Record, Segment
 
 SESSION = "s"
 LEASE, LIFE = 60.0, 150.0
@@ -46,7 +47,9 @@ class Actor:
 class World:
     """Everything there is at one moment, and how it came about."""
 
-    room: Room
+    room: Room | None
+    """All of a store in memory, to come back to; other stores only go on."""
+    derived: Derived
     now: float
     ids: int
     actors: tuple[Actor, ...]
@@ -75,26 +78,33 @@ class Explored:
 
 
 class Stage:
-    """One journal on which every world is set up in turn."""
+    """One journal on which every world is set up in turn; or, of another kind of store, one that goes through one."""
 
-    def __init__(self, journal: Callable[[MemoryBackend, Callable[[], str]], Journal] | None = None) -> None:
+    def __init__(self, open: Callable[[Clock], Backend] | None = None) -> None:
         self.now = 0.0
         self._ids = 0
-        self.backend = MemoryBackend(clock=lambda: self.now)
-        make = journal or (lambda backend, ids: Journal(backend, ids=ids))
-        self.journal = make(self.backend, self._id)
+        self.backend: Backend = open(lambda: self.now) if open else MemoryBackend(clock=lambda: self.now)
+        self.journal = Journal(self.backend, ids=self._id)
 
     def _id(self) -> str:
         self._ids += 1
         return f"id-{self._ids}"
 
     def begin(self, actors: int) -> World:
-        self.now, self._ids = 1000.0, 0
-        self.backend._room = Room()
+        self._set(1000.0, 0, Room())
         self.journal.create(SESSION)
         self.journal.append(SESSION, [self._message("first"), self._message("second")])
         names = tuple(Actor(name) for name in "ABC"[:actors])
-        return World(self.backend._room, self.now, self._ids, names, ("first", "second"))
+        return World(*self._all(), names, ("first", "second"))
+
+    def _set(self, now: float, ids: int, room: Room | None) -> None:
+        self.now, self._ids = now, ids
+        if isinstance(self.backend, MemoryBackend) and room is not None:
+            self.backend._room = room
+
+    def _all(self) -> tuple[Room | None, Derived, float, int]:
+        room = self.backend._room if isinstance(self.backend, MemoryBackend) else None
+        return room, self.backend.read(lambda tx: tx.derived(SESSION)), self.now, self._ids
 
     def _message(self, content: str) -> Draft:
         return draft({"role": "user", "content": content}, self._id)
@@ -102,7 +112,7 @@ class Stage:
     def after(self, world: World, actor: int, act: str) -> tuple[World, str | None] | None:
         """The world after one step, and what was refused; None if the step makes no sense there."""
         me = world.actors[actor]
-        self.backend._room, self.now, self._ids = _copy(world.room), world.now, world.ids
+        self._set(world.now, world.ids, None if world.room is None else _copy(world.room))
         refused = None
         try:
             known = (ACTS.get(act) or CANARY[act])(self, me)
@@ -116,17 +126,15 @@ class Stage:
             appended = (*appended, f"message {len(world.appended)}")
         if act == "append with the key" and refused is None and KEYED not in appended:
             appended = (*appended, KEYED)
-        then = World(
-            self.backend._room, self.now, self._ids, actors, appended, world.settled, (*world.path, f"{me.name} {act}")
-        )
+        then = World(*self._all(), actors, appended, world.settled, (*world.path, f"{me.name} {act}"))
         return replace(then, settled=self._settled(then)), refused
 
     def _settled(self, world: World) -> tuple[tuple[str, str], ...]:
-        found = _derived(world).compactions.values()
+        found = world.derived.compactions.values()
         return tuple(sorted((c.id, c.state) for c in found if c.state in _FINAL))
 
     def read(self, world: World, look: Callable[[Transaction], object]) -> object:
-        self.backend._room, self.now = world.room, world.now
+        self._set(world.now, world.ids, world.room)
         return self.backend.read(look)
 
 
@@ -134,7 +142,7 @@ class Stage:
 
 
 def _append(stage: Stage, me: Actor) -> Actor:
-    count = sum(1 for r, _ in stage.backend._room.shelves[SESSION].records if r.kind == "message")
+    count = stage.journal.state(SESSION).messages
     stage.journal.append(SESSION, [stage._message(f"message {count}")])
     return me
 
@@ -321,15 +329,11 @@ def _needless(before: World, world: World) -> str | None:
     """Whoever measured an old segment opens nothing: what it asks for has been done."""
     name, _, what = world.path[-1].partition(" ")
     seen = next(a.seen for a in before.actors if a.name == name)
-    then, now = _derived(before), _derived(world)
+    then, now = before.derived, world.derived
     if what == "request" and then.state is not None and seen != then.state.head:
         opened = len(now.compactions) > len(then.compactions)
         return f"{name} measured segment {seen}, and had the head compacted" if opened else None
     return None
-
-
-def _derived(world: World) -> Derived:
-    return world.room.shelves[SESSION].rows.derived
 
 
 def _evicted(before: World, world: World) -> str | None:
@@ -346,7 +350,7 @@ def _evicted(before: World, world: World) -> str | None:
 
 
 def _running(world: World) -> int | None:
-    found = _derived(world).compactions.values()
+    found = world.derived.compactions.values()
     return next((c.fence for c in found if c.state == "running"), None)
 
 
@@ -364,7 +368,7 @@ def ends(stage: Stage, world: World) -> bool:
 
 
 def _open_id(world: World) -> str | None:
-    found = _derived(world).compactions.values()
+    found = world.derived.compactions.values()
     return next((c.id for c in found if c.open), None)
 
 
@@ -410,6 +414,24 @@ def explore(
     return found
 
 
+def walk(stage: Stage, steps: int, chance: random.Random, *, actors: int = 3) -> Explored:
+    """One order of steps, taken by chance: for any kind of store, and as long as one likes."""
+    world, found = stage.begin(actors), Explored(states=1)
+    while found.steps < steps:
+        step = stage.after(world, chance.randrange(actors), chance.choice(tuple(ACTS)))
+        if step is None:
+            continue
+        then, refused = step
+        found.steps += 1
+        found.refused += refused is not None
+        wrong = complaint(stage, world, then)
+        if wrong is not None:
+            found.broken = Broken(wrong, then.path)
+            return found
+        world = then
+    return found
+
+
 def canary() -> Broken | None:
     """What the search says of a race that is surely there."""
     return explore(4, acts=tuple(CANARY)).broken
@@ -427,9 +449,8 @@ def _next(stage: Stage, world: World, acts: tuple[str, ...]) -> Iterator[tuple[W
 
 def _essence(world: World) -> object:
     """What of a world matters for what can come of it: not ids, nor the time itself."""
+    assert world.room is not None
     shelf = world.room.shelves[SESSION]
-    derived = shelf.rows.derived
-    assert derived.state is not None
     lease = world.room.leases.get(SESSION)
     knows = ((a.seen, 0 if a.claim is None else a.claim.fence, a.peeked) for a in world.actors)
     return (
@@ -438,7 +459,7 @@ def _essence(world: World) -> object:
         None if lease is None else (lease.fence, round(lease.until - world.now)),
         tuple(
             (c.state, c.attempts, c.fence, round(world.now - c.started_at) if c.started_at and c.open else None)
-            for c in derived.compactions.values()
+            for c in world.derived.compactions.values()
         ),
         tuple(sorted(knows)),  # which of them is called A does not matter either
     )

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
+
 import pytest
 
+import onefold
+from onefold.journal.seam import Backend
+from onefold.model import Clock
 from proof.mutants import MUTANTS, Mutant, attempt
-from proof.schedules import canary, explore
+from proof.schedules import Stage, canary, explore, walk
 
 
 def test_a_race_that_is_there_is_found() -> None:
@@ -23,6 +29,19 @@ def test_no_order_of_steps_breaks_a_promise(actors: int, depth: int) -> None:
     assert found.broken is None
     assert found.depth == depth
     assert found.refused > 100, "many of the steps were wrong ones, and refused"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_long_walk_of_three_actors_on_any_store_breaks_a_promise(address: str, seed: int) -> None:
+    with contextlib.ExitStack() as stack:
+
+        def opened(clock: Clock) -> Backend:
+            return stack.enter_context(onefold.open(address, clock=clock)).journal.backend
+
+        found = walk(Stage(opened), 120, random.Random(seed))
+
+    assert found.broken is None
+    assert found.steps == 120
 
 
 @pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.caught_by == "schedules"], ids=lambda m: m.name)
