@@ -112,6 +112,12 @@ def session(store: Store) -> Session:
     return session
 
 
+@pytest.fixture
+def other(store: Store, session: Session) -> Session:
+    """A second handle on the same session, as another writer has it."""
+    return store.session("s")
+
+
 # ---------------------------------------------------------------------- what tests of the contract say
 
 
