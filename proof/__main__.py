@@ -17,6 +17,7 @@ from typing import IO
 
 from proof import cuts, kills, load, mutants, power, schedules, spec
 from proof.report import PAGE, Guard, Row, page, table
+from proof.told import Told
 
 ROOT = Path(__file__).parent.parent
 _MODEL = "tests/test_life_model.py"
@@ -93,32 +94,25 @@ def every_schedule(size: Size, say: Say) -> Row:
 
 
 def power_loss(size: Size, say: Say) -> Row:
-    found: list[power.Told] = []
+    told = Told()
     for seed in range(1, size.power_seeds + 1):
-        power.everything(seed, sparing=not size.long, each=lambda _, told: found.append(told))
-        say(f"{sum(t.losses for t in found):,} losses of power")
-    told = power.added(found)
-    _complain(told.words, say)
-    return Row("power loss", f"{len(power.NAMES)} operations and a story", told.losses, told.acknowledged,
-               lost=told.lost + told.between, unopenable=told.unopenable)  # fmt: skip
+        power.everything(seed, sparing=not size.long, each=lambda _, one: told.add(one))
+        say(f"{told.faults:,} losses of power")
+    return _row("power loss", f"{len(power.NAMES)} operations and a story", told, say)
 
 
 def system_calls(size: Size, say: Say) -> Row:
-    def each(name: str, told: kills.Told) -> None:
+    def each(name: str, told: Told) -> None:
         if name == kills.NAMES[-1]:
-            say(f"{told.kills:,} kills")
+            say(f"{told.faults:,} kills")
 
     told = kills.run(rounds=size.kill_rounds, each=each)
-    _complain(told.words, say)
-    return Row("kills at system calls", f"{len(kills.NAMES)} operations", told.kills, told.acknowledged,
-               lost=told.lost + told.between, unopenable=told.unopenable)  # fmt: skip
+    return _row("kills at system calls", f"{len(kills.NAMES)} operations", told, say)
 
 
 def under_load(size: Size, say: Say) -> Row:
     told = load.run(size.load_kills, seed=int(time.time()) if size.long else 1)
-    _complain(told.words, say)
-    return Row("kills under load", f"{load.WRITERS} processes at a time", told.kills, told.acknowledged,
-               told.lost + told.twice, told.forked, told.stuck, told.unopenable)  # fmt: skip
+    return _row("kills under load", f"{load.WRITERS} processes at a time", told, say)
 
 
 def real_cuts(size: Size, say: Say) -> Row:
@@ -133,9 +127,14 @@ def real_cuts(size: Size, say: Say) -> Row:
             say(f"{len(found)} cuts")
 
     cuts.rounds(size.cuts, 1, each)
-    _complain([c.wrong for c in found if c.wrong is not None], say)
-    return Row("real power cuts", "ext4, two writers", len(found), sum(c.acknowledged for c in found),
-               lost=sum(len(c.lost) for c in found), unopenable=sum(c.wrong is not None for c in found))  # fmt: skip
+    told = Told(
+        faults=len(found),
+        acknowledged=sum(c.acknowledged for c in found),
+        lost=sum(len(c.lost) for c in found),
+        unopenable=sum(c.wrong is not None for c in found),
+        words=[c.wrong for c in found if c.wrong is not None],
+    )
+    return _row("real power cuts", "ext4, two writers", told, say)
 
 
 def specification(size: Size, say: Say) -> Row:
@@ -176,9 +175,11 @@ METHODS: dict[str, Callable[[Size, Say], Row]] = {
 }
 
 
-def _complain(words: list[str], say: Say) -> None:
-    for line in words[:10]:
+def _row(method: str, tried: str, told: Told, say: Say) -> Row:
+    for line in told.words[:10]:
         say(f"WRONG: {line}")
+    lost = told.lost + told.between + told.twice
+    return Row(method, tried, told.faults, told.acknowledged, lost, told.forked, told.stuck, told.unopenable)
 
 
 def _timed(name: str, method: Callable[[Size, Say], Row], size: Size, say: Say) -> Row:

@@ -9,7 +9,6 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +18,10 @@ from onefold.errors import OnefoldError
 from onefold.journal.sqlite import SqliteBackend
 from proof.calls import Calls
 from proof.operations import OPERATIONS, counted_ids, fixed_clock, prepare, rows
+from proof.told import Told
 
 NAMES = tuple(name for name in OPERATIONS if name != "heal")  # which begins with damage: it has tests of its own
 MOST = 2000
-
-
-@dataclass(slots=True)
-class Told:
-    """What came of it."""
-
-    kills: int = 0
-    acknowledged: int = 0
-    lost: int = 0
-    between: int = 0
-    unopenable: int = 0
-    words: list[str] = field(default_factory=list)
-
-    @property
-    def well(self) -> bool:
-        return not (self.lost or self.between or self.unopenable)
 
 
 def operation(name: str, calls: Calls, told: Told) -> None:
@@ -49,8 +33,8 @@ def operation(name: str, calls: Calls, told: Told) -> None:
         for at in range(1, MOST):
             copy = Path(folder) / f"{at}.db"
             shutil.copy(original, copy)
-            returned = _dies(lambda at=at, copy=copy: _act(name, copy, calls, at))  # type: ignore[misc]
-            told.kills += 1
+            returned = dies(lambda at=at, copy=copy: _act(name, copy, calls, at))  # type: ignore[misc]
+            told.faults += 1
             left.append((copy, returned))
             if returned:
                 break
@@ -67,7 +51,7 @@ def _act(name: str, path: Path, calls: Calls, at: int) -> None:
     act()
 
 
-def _dies(act: Callable[[], None]) -> bool:
+def dies(act: Callable[[], None]) -> bool:
     """Runs an act in a fork of this process, which has no store open; whether it returned before it was killed."""
     told, tell = os.pipe()
     pid = os.fork()
@@ -132,10 +116,7 @@ def main() -> int:
     told = run([n for n in NAMES if not chosen.only or chosen.only in n])
     for line in told.words[:10]:
         print(line)
-    print(
-        f"{'' if told.well else 'BROKEN: '}{told.kills:,} kills, {told.acknowledged} acknowledged, {told.lost} lost, "
-        f"{told.between} between, {told.unopenable} unopenable"
-    )
+    print(told)
     return 0 if told.well else 1
 
 

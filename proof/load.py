@@ -10,11 +10,11 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import onefold
 from onefold.errors import Busy, Moved, OnefoldError, TurnLost
+from proof.told import Told
 
 WRITERS = 3
 A_STORE = 150
@@ -25,31 +25,13 @@ _POLICY = onefold.Policy(
 )
 
 
-@dataclass(slots=True)
-class Told:
-    """What came of it."""
-
-    kills: int = 0
-    acknowledged: int = 0
-    lost: int = 0
-    twice: int = 0
-    forked: int = 0
-    stuck: int = 0
-    unopenable: int = 0
-    words: list[str] = field(default_factory=list)
-
-    @property
-    def well(self) -> bool:
-        return not (self.lost or self.twice or self.forked or self.stuck or self.unopenable)
-
-
 def run(kills: int, seed: int) -> Told:
     told = Told()
     chance = random.Random(seed)
-    while told.kills < kills:
+    while told.faults < kills:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "agent.db"
-            acknowledged = _one_store(path, min(A_STORE, kills - told.kills), chance, told)
+            acknowledged = _one_store(path, min(A_STORE, kills - told.faults), chance, told)
             told.acknowledged += len(acknowledged)
             _look_over(path, acknowledged, told)
     return told
@@ -73,7 +55,7 @@ def _one_store(path: Path, kills: int, chance: random.Random, told: Told) -> lis
                     patience -= len(lines)
             pipe = chance.choice(list(writers))
             acknowledged += _kill(pipe, writers.pop(pipe))
-            told.kills += 1
+            told.faults += 1
             born = _start(path, f"k{number}", chance)
             writers[born[0]] = born[1]
     finally:

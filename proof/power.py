@@ -10,8 +10,7 @@ import argparse
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +20,10 @@ from onefold.errors import OnefoldError
 from onefold.journal.sqlite import SqliteBackend
 from proof.disk import LOSSES, Loss, Recorder, lay_out, moments
 from proof.operations import OPERATIONS, counted_ids, fixed_clock, prepare, rows
+from proof.told import Told
 
 NAMES = tuple(name for name in OPERATIONS if name != "heal")  # which damages the file past the disk that is watched
 STORE = "agent.db"
-
-
-@dataclass(slots=True)
-class Told:
-    """What came of it."""
-
-    losses: int = 0
-    acknowledged: int = 0
-    lost: int = 0
-    between: int = 0
-    """Stores that were neither in the old state nor in the new one."""
-    unopenable: int = 0
-    words: list[str] = field(default_factory=list)
-
-    @property
-    def well(self) -> bool:
-        return not (self.lost or self.between or self.unopenable)
 
 
 def operation(name: str, seed: int, losses: Iterable[Loss] | None = None) -> Told:
@@ -70,7 +53,7 @@ def operation(name: str, seed: int, losses: Iterable[Loss] | None = None) -> Tol
             chosen = ("nothing",)
         for loss in chosen:
             where = f"{name}: event {place - before}, {loss}"
-            told.losses += 1
+            told.faults += 1
             told.acknowledged += len(promised)
             state = _left(disk.after(loss, chance), told, where)
             if state is not None:
@@ -125,7 +108,7 @@ def story(seed: int, losses: Iterable[Loss] | None = None) -> Told:
     recorder.unregister()
     for place, disk, promised in moments(recorder.events):
         for loss in LOSSES if losses is None else [chance.choice(tuple(losses))]:
-            told.losses += 1
+            told.faults += 1
             told.acknowledged += len(promised)
             _keeps(disk.after(loss, chance), [*promised], told, f"story {seed}: event {place}, {loss}")
     return told
@@ -159,37 +142,17 @@ def everything(seed: int, *, sparing: bool, each: Callable[[str, Told], None]) -
     each("a story", story(seed, LOSSES if sparing else None))
 
 
-def added(all_of_them: Iterable[Told]) -> Told:
-    total = Told()
-    for told in all_of_them:
-        total.losses += told.losses
-        total.acknowledged += told.acknowledged
-        total.lost += told.lost
-        total.between += told.between
-        total.unopenable += told.unopenable
-        total.words += told.words
-    return total
-
-
-def _run(seeds: Iterator[int] | range, *, sparing: bool) -> Told:
-    found: list[Told] = []
-    for seed in seeds:
-        everything(seed, sparing=sparing, each=lambda _, told: found.append(told))
-    return added(found)
-
-
 def main() -> int:
     options = argparse.ArgumentParser(description="Loses power at every moment of every operation.")
     options.add_argument("--quick", action="store_true", help="one way of losing it a moment")
     options.add_argument("--seeds", type=int, default=1)
     chosen = options.parse_args()
-    told = _run(range(1, chosen.seeds + 1), sparing=chosen.quick)
+    told = Told()
+    for seed in range(1, chosen.seeds + 1):
+        everything(seed, sparing=chosen.quick, each=lambda _, one: told.add(one))
     for line in told.words[:10]:
         print(line)
-    print(
-        f"{'BROKEN: ' if not told.well else ''}{told.losses:,} losses of power, {told.acknowledged:,} promises, "
-        f"{told.lost} lost, {told.between} between, {told.unopenable} unopenable"
-    )
+    print(told)
     return 0 if told.well else 1
 
 

@@ -21,6 +21,7 @@ from onefold import OnefoldError, Session, Store
 from onefold.compaction.run import whoami
 from onefold.journal.sqlite import SqliteBackend
 from onefold.model import Claim
+from proof.kills import dies
 from proof.operations import ONE_BY_ONE, OPERATIONS, Act, counted_ids, damage, fixed_clock, prepare, prepare_forks, talk
 from tests.faults import KillSwitch
 from tests.helpers import at_barrier, quick, say
@@ -63,34 +64,11 @@ def crash_everywhere(folder: str, name: str, first: int = 1) -> None:
         copy = Path(folder, f"{at:03}.db")
         if original.exists():
             shutil.copy(original, copy)
-        returned = _returned_before_the_kill(partial(act, name, copy, at))
+        returned = dies(partial(act, name, copy, at))
         say("killed", path=str(copy), returned=returned)
         if returned:
             return
     raise AssertionError(f"{name!r} has more than {MOST} statements")
-
-
-def _returned_before_the_kill(act: Act) -> bool:
-    """Runs an act in a fork of this process, which has no store open; whether it returned before the kill."""
-    told, tell = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.close(told)
-            act()
-            os.write(tell, b"returned")
-            os.kill(os.getpid(), signal.SIGKILL)
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-        finally:
-            os._exit(1)
-    os.close(tell)
-    with os.fdopen(told, "rb") as answer:
-        returned = answer.read() == b"returned"
-    _, status = os.waitpid(pid, 0)
-    assert os.WIFSIGNALED(status), f"it was to be killed, but ended with {status}"
-    assert os.WTERMSIG(status) == signal.SIGKILL
-    return returned
 
 
 def first_schema_only(path: str) -> None:
