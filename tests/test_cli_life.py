@@ -1130,3 +1130,33 @@ def test_a_fork_whose_parent_was_deleted_is_taken_in_without_it(store: Path, cal
     with onefold.open(store.parent / "new.db") as opened:
         assert opened.session("child", create=False).context().messages == [{"role": "user", "content": "my own"}]
         assert opened.verify().healthy
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("pin.added", {"numbers": [[1]]}),
+        ("pin.added", {"numbers": 3}),
+        ("note", {"kind": ["rule"]}),
+        ("segment.opened", {"kept": ["two"]}),
+    ],
+)
+def test_what_was_edited_by_hand_so_that_no_context_can_be_made_is_refused(
+    store: Path, call: Call, kind: str, change: Json
+) -> None:
+    with onefold.open(store) as opened:
+        session = opened.session("talk")
+        session.pin(2)
+        session.note("rule", "be kind")
+    fine(call("export", "--all", "--out", "all.jsonl"))
+    lines = [decode(line) for line in (store.parent / "all.jsonl").read_text().split("\n") if line]
+    edited = [line | {"body": line["body"] | change} if line["kind"] == kind else line for line in lines]
+    (store.parent / "edited.jsonl").write_text("".join(encode(line) + "\n" for line in edited))
+    fine(run(store.parent, "init", "new.db"))
+
+    done = run(store.parent, "import", "edited.jsonl", "--into", "new.db")
+
+    assert done.returncode == 1
+    assert "make no sense" in done.stderr + done.stdout or "makes no sense" in done.stderr + done.stdout
+    with onefold.open(store.parent / "new.db") as opened:
+        assert list(opened.sessions()) == []

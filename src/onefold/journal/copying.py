@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onefold.errors import Moved, OnefoldError, SessionNotFound, StoreDamaged
-from onefold.journal import fold
+from onefold.journal import fold, view
 from onefold.journal.contract import Journal
 from onefold.journal.seam import Taken, Transaction
 from onefold.messages import encode
@@ -38,6 +38,7 @@ def take_in(journal: Journal, session: str, records: Sequence[Record], *, alone:
             raise OnefoldError(f"session {session!r}: its first segment is missing; take in more records at once")
         if state.last > before:
             tx.put_session(state)
+            _can_be_seen(tx, state)
         return state.last - before
 
     if not records:
@@ -80,6 +81,21 @@ def _add(tx: Transaction, state: SessionState, record: Record) -> SessionState:
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, StoreDamaged) as error:
         raise OnefoldError(
             f"session {state.id!r}: record {record.number} ({record.kind}) makes no sense: {error!r}"
+        ) from error
+
+
+def _can_be_seen(tx: Transaction, state: SessionState) -> None:
+    """What stands in every context is read once, so that what was edited by hand is refused and not met later."""
+    head = tx.segment(state.id, state.head)
+    try:
+        if head is not None:
+            stands = view.standing(tx, state.id, state.last + 1, head.hidden)
+            view.pinned_messages(tx, state.id, stands, head.cut)
+            for number in head.kept:
+                view.record(tx, state.id, number)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise OnefoldError(
+            f"session {state.id!r}: its pins, notes or kept messages make no sense by record {state.last}: {error!r}"
         ) from error
 
 
