@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -639,3 +641,23 @@ def test_verify_mends_a_fork_and_its_parent_f22(tmp_path: Path, harm: str) -> No
 
         assert store.verify().healthy
         assert looked(store.session("grandchild", create=False)) == before
+
+
+def test_a_long_line_of_forks_needs_no_deep_chain_of_calls(store: Store, session: Session) -> None:
+    """As a program makes it that branches off at every step: opening, reading and erasing go through it one by one."""
+    deepest = session
+    for n in range(120):
+        deepest = deepest.fork(id=f"f{n}")
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 60)
+    try:
+        found = store.session(deepest.id, create=False)
+        before = found.context().messages
+        erased = session.erase(2)
+        after = found.context().messages
+    finally:
+        sys.setrecursionlimit(usual)
+
+    assert before == [said(n) for n in range(1, 7)]
+    assert len(erased.forks) == 120
+    assert after == before[1:]

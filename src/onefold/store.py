@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -15,7 +16,7 @@ from onefold.journal import marks, privacy
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryBackend
 from onefold.journal.refusals import check_name
-from onefold.journal.seam import Backend
+from onefold.journal.seam import Backend, Transaction
 from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.verify import heal, verify
 from onefold.model import Clock, Compaction, Deleted, Ids, Keeper, Report, SessionState, random_id, system_clock
@@ -87,14 +88,16 @@ class Store:
 
     def _mended(self, id: str) -> SessionState:
         """A session's state. What looks wrong is folded anew, in a fork's parents too: it reads its past from them."""
-        backend = self.journal.backend
-        if not backend.read(lambda tx: tx.looks_right(id)):
-            backend.write(id, lambda tx: heal(tx, id, self._ids))
-        state = self.journal.state(id)
+        state = self._looked_over(id)
         parent = state.parent
-        if parent is not None and backend.read(lambda tx: tx.last_number(parent)):  # else it was deleted
-            self._mended(parent)
+        while parent is not None and self.journal.backend.read(partial(_has_records, parent)):  # else it was deleted
+            parent = self._looked_over(parent).parent
         return state
+
+    def _looked_over(self, id: str) -> SessionState:
+        if not self.journal.backend.read(lambda tx: tx.looks_right(id)):
+            self.journal.backend.write(id, lambda tx: heal(tx, id, self._ids))
+        return self.journal.state(id)
 
     def sessions(self, limit: int | None = None) -> Iterator[SessionState]:
         """All sessions, the latest activity first."""
@@ -147,6 +150,10 @@ class Store:
         for turn in list(self._turns):
             turn.let_go("its process closed the store")
         self.journal.backend.close()
+
+
+def _has_records(session: str, tx: Transaction) -> bool:
+    return tx.last_number(session) > 0
 
 
 def open(

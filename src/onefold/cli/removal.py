@@ -33,5 +33,6 @@ def print_forks(forks: tuple[str, ...]) -> None:
 
 def print_last_words(wiped: bool) -> None:
     if not wiped:
-        say("the file may hold it until the store is written out: a reader was in the way", style="yellow")
+        say("the store's files may still hold it: a reader was in the way, or the store is large.", style="yellow")
+        say("say it again later, or call Store.scrub(), which rewrites the store while writers wait", style="yellow")
     say("backups, exports and other copies still have it", style="yellow")

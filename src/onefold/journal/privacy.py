@@ -7,8 +7,10 @@ again.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from onefold.errors import OnefoldError, SessionNotFound
 from onefold.journal import view
@@ -101,17 +103,24 @@ def _forget_in_forks(
 ) -> Iterator[str]:
     """Every fork that saw these messages, or anything else from the first erased record on, as its own past, and forks
     of those. Without ranges: all that it had."""
-    for child in journal.backend.read(lambda tx: tx.forks(session)):
-        past = child.forked_at  # above it, the same numbers are the fork's own records
-        if past < first:
-            continue
-        gone = ((1, past),) if ranges is None else tuple((a, min(b, past)) for a, b in ranges if a <= past)
-        try:
-            journal.backend.write(child.id, _in_a_fork(journal, child.id, _Gone(gone, actor=actor)))
-        except SessionNotFound:
-            continue  # deleted since, and its forks lost their past with it
-        yield child.id
-        yield from _forget_in_forks(journal, child.id, gone, first, actor)
+    parents = deque([(session, ranges)])
+    while parents:
+        parent, ranges = parents.popleft()
+        for child in journal.backend.read(partial(_forks, parent)):
+            past = child.forked_at  # above it, the same numbers are the fork's own records
+            if past < first:
+                continue
+            gone = ((1, past),) if ranges is None else tuple((a, min(b, past)) for a, b in ranges if a <= past)
+            try:
+                journal.backend.write(child.id, _in_a_fork(journal, child.id, _Gone(gone, actor=actor)))
+            except SessionNotFound:
+                continue  # deleted since, and its forks lost their past with it
+            parents.append((child.id, gone))
+            yield child.id
+
+
+def _forks(session: str, tx: Transaction) -> list[SessionState]:
+    return tx.forks(session)
 
 
 def _in_a_fork(journal: Journal, session: str, gone: _Gone) -> Callable[[Transaction], _Done]:

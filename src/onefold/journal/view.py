@@ -42,15 +42,18 @@ def known(tx: Transaction, session: str) -> SessionState:
 
 def parts(tx: Transaction, session: str, start: int, stop: int) -> list[tuple[str, int, int]]:
     """Whose records start ≤ number < stop are, the oldest first: a fork's early ones are its parent's."""
-    found: list[tuple[str, int, int]] = []
+    return [*_backwards(tx, session, start, stop)][::-1]
+
+
+def _backwards(tx: Transaction, session: str, start: int, stop: int) -> Iterator[tuple[str, int, int]]:
+    """The same, the newest first, and no further than it is asked for: a line of forks may be long."""
     state: SessionState | None = known(tx, session)
     while state is not None and start < stop:
         own = max(start, state.forked_at + 1)
         if own < stop:
-            found.append((state.id, own, stop))
+            yield state.id, own, stop
         stop = min(stop, state.forked_at + 1)
         state = tx.session(state.parent) if state.parent is not None else None
-    return found[::-1]
 
 
 def visible(hidden: Ranges, start: int, stop: int) -> Iterator[Stretch]:
@@ -113,9 +116,10 @@ def tokens(tx: Transaction, session: str, start: int, stop: int, hidden: Ranges 
 
 def last_user(tx: Transaction, session: str, stop: int, hidden: Ranges = ()) -> int | None:
     """The newest message of a user before a number."""
-    for owner, a, b in reversed([*_seen(tx, session, 1, stop, hidden)]):
-        if (number := tx.last_user(owner, a, b)) is not None:
-            return number
+    for owner, first, end in _backwards(tx, session, 1, stop):
+        for a, b in reversed([*visible(hidden, first, end)]):
+            if (number := tx.last_user(owner, a, b)) is not None:
+                return number
     return None
 
 
@@ -136,7 +140,7 @@ def segment(tx: Transaction, session: str, number: int) -> Segment | None:
 
 def segment_at(tx: Transaction, session: str, number: int) -> Segment | None:
     """The segment in force at a number."""
-    for owner, _, end in reversed(parts(tx, session, 1, number + 1)):
+    for owner, _, end in _backwards(tx, session, 1, number + 1):
         if (found := tx.segment_at(owner, end - 1)) is not None:
             return found
     return None
