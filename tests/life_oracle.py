@@ -510,11 +510,8 @@ class Life:
         asked = [n for n in self.visible() if self.entries[n].role == "user"]
         if not asked:
             raise Refused("OnefoldError")
-        first = asked.pop()
-        turn = self.entries[first].turn
-        while turn and asked and self.entries[asked[-1]].turn == turn:
-            first = asked.pop()
-        self.rewind(first - 1)
+        turn = self.entries[asked[-1]].turn
+        self.rewind(min(n for n in asked if n == asked[-1] or (turn and self.entries[n].turn == turn)) - 1)
 
     def redo(self) -> None:
         before = self.views.get(self.view.redo or 0)
