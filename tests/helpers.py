@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from onefold import Policy, Record, Session
-from onefold.model import Json
+from onefold.model import Json, system_clock
 from proof.operations import talk
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,6 +32,16 @@ LONGEST = 100
 
 _RUN = "from tests.helpers import run_child; run_child()"
 _END = object()
+
+
+class Clock:
+    """The time, which a test can put forward: past a lease without waiting for its end."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return system_clock() + self.ahead
 
 
 class Child:

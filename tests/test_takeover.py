@@ -20,21 +20,11 @@ from onefold.journal import history
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryLeases
 from onefold.journal.sqlite.rows import SqliteLeases
-from onefold.model import Claim, Held, system_clock
-from tests.helpers import PATIENCE, Child, await_record, converse, counted, kinds, quick, together
+from onefold.model import Claim, Held
+from tests.helpers import PATIENCE, Child, Clock, await_record, converse, counted, kinds, quick, together
 
 FINAL = {"committed", "failed", "cancelled", "superseded"}
 ERRORS = ["AttributeError", "OSError"]
-
-
-class Clock:
-    """The time, which a test can put forward: past a lease without waiting for its end."""
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-
-    def __call__(self) -> float:
-        return system_clock() + self.ahead
 
 
 @pytest.fixture

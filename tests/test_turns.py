@@ -17,8 +17,8 @@ import pytest
 
 import onefold
 from onefold import Busy, Record, Session, Store
-from onefold.model import Json, system_clock
-from tests.helpers import PATIENCE, Child, await_record, counted, kinds, quick, together
+from onefold.model import Json
+from tests.helpers import PATIENCE, Child, Clock, await_record, counted, kinds, quick, together
 
 SECONDS = 60.0
 """How long processes write turn after turn into one session, while another one is killed in its turns."""
@@ -37,16 +37,6 @@ CALLS: list[Json] = [
     {"role": "tool", "tool_call_id": "b", "content": "b is done"},
 ]
 HOUR = 3600.0
-
-
-class Clock:
-    """The time, which a test can put forward: past a lease without waiting for its end."""
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-
-    def __call__(self) -> float:
-        return system_clock() + self.ahead
 
 
 @pytest.fixture
