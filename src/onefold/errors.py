@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from onefold.model import Spent
+
 
 class OnefoldError(Exception):
     """The root of all errors of this library."""
@@ -55,6 +57,28 @@ class TooLarge(InvalidMessage):
 
 class CompactionDisabled(OnefoldError):
     """This session does not compact."""
+
+
+class SummarizerFailed(OnefoldError):
+    """A summarizer could not make a summary: why, what it cost all the same, and whether another try makes sense."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str,
+        spent: Spent | None = None,
+        retry_after: float | None = None,
+        final: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        """overflow, rate limit, unavailable, timeout, refused, setup, stopped or garbage."""
+        self.spent = spent or Spent()
+        self.retry_after = retry_after
+        """How long the provider asks to be left alone, in seconds."""
+        self.final = final
+        """Nothing will change by itself: a key that is wrong, a model that is not there."""
 
 
 class CommitRefused(OnefoldError):

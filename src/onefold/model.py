@@ -137,6 +137,25 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """What was paid for an attempt: calls of a model, tokens in and out, and money where prices are known."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
+
+    def __add__(self, other: Spent) -> Spent:
+        cost = None if self.cost is None and other.cost is None else round((self.cost or 0) + (other.cost or 0), 9)
+        return Spent(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            cost,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Compaction:
     """The act that closes one segment and opens the next."""
 
@@ -161,6 +180,8 @@ class Compaction:
     settled_at: float | None = None
     segment: int | None = None
     """The segment it opened, once it is committed."""
+    spent: Spent = Spent()
+    """What its attempts cost, as far as they came to say so: one that crashed did not."""
 
     @property
     def open(self) -> bool:
@@ -287,6 +308,23 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Fact:
+    """One line of the ledger: said in the conversation, and carried word for word from segment to segment."""
+
+    kind: str
+    """What sort of thing it is; `compaction/ledger.py` names them and says which gives way first."""
+    key: str
+    """What it is about: a later fact of the same kind and key takes its place."""
+    text: str
+    source: int = 0
+    """The message it was said in; 0 if that is not known."""
+    by: str = "extract"
+    """How it got here: found by rules, or by the model that wrote the summary."""
+    until: int = 0
+    """The message from the tail that says otherwise, as long as that is in view; 0 if none does."""
+
+
+@dataclass(frozen=True, slots=True)
 class Erased:
     """What was removed for good, and who else had it."""
 
@@ -388,6 +426,13 @@ class Summary:
     """The model stopped for lack of room: such a summary is refused."""
     by: str | None = None
     """The model or the method."""
+    facts: tuple[Fact, ...] = ()
+    """What the summarizer found worth carrying word for word. What it did not quote is left out of the ledger."""
+    settled: tuple[tuple[str, str], ...] = ()
+    """Kind and key of ledger lines that no longer matter: a goal that was reached, work that is done."""
+    spent: Spent = Spent()
+    instead_of: tuple[str, ...] = ()
+    """Who was asked before and failed, and why, if this is a fallback's."""
 
 
 @dataclass(frozen=True, slots=True)

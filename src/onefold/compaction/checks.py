@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from onefold.messages.codecs import estimate
-from onefold.model import Summary
+from onefold.model import Fact, Summary
 
 _ERROR = re.compile(
     r"""^\W*(
@@ -23,21 +25,32 @@ _ERROR = re.compile(
 _SHORT = 600  # an error text is short; a long summary may well begin with the word
 
 
-def complaint(summary: Summary, *, previous: str | None, replaces: int, shrink: float) -> str | None:
-    """Why this summary is refused; None if it is fine. `replaces` is the size of what it stands for."""
+class Refusal(NamedTuple):
+    """Why a summary is refused: the name of the check, for programs, and the reason, for people."""
+
+    name: str
+    words: str
+
+
+def complaint(
+    summary: Summary, *, previous: str | None, replaces: int, shrink: float, facts: Sequence[Fact] = ()
+) -> Refusal | None:
+    """Why this summary is refused; None if it is fine. `replaces` is the size of what it stands for, `facts` is the
+    ledger in force."""
     text = summary.text.strip()
     if not text:
-        return "the summary is empty"
+        return Refusal("empty", "the summary is empty")
     if summary.cut_off:
-        return "the summary was cut off before its end"
+        return Refusal("cut off", "the summary was cut off before its end")
     if text.count("```") % 2:
-        return "the summary was cut off inside a code block"
+        return Refusal("cut off", "the summary was cut off inside a code block")
     if len(text) <= _SHORT and _ERROR.match(text):
-        return f"the summary is an error text: {text[:80]!r}"
+        return Refusal("error text", f"the summary is an error text: {text[:80]!r}")
     if previous is not None and _plain(text) == _plain(previous):
-        return "the summary is the same as the one before"
+        return Refusal("same", "the summary is the same as the one before")
     if estimate(text) > replaces * (1 - shrink):
-        return f"no progress: a summary of {estimate(text)} tokens for {replaces} is not smaller enough"
+        size = estimate(text)
+        return Refusal("no progress", f"no progress: a summary of {size} tokens for {replaces} is not smaller enough")
     return None
 
 

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from onefold.compaction.ledger import current
 from onefold.errors import OnefoldError
 from onefold.journal import view
 from onefold.journal.seam import Transaction
 from onefold.journal.view import Standing
 from onefold.messages import codec, convert
 from onefold.messages.codecs import OPENAI_CHAT, PLAIN, estimate, no_results
-from onefold.messages.frame import framed, noted
+from onefold.messages.frame import framed, noted, stated
 from onefold.messages.groups import LEADING, group
-from onefold.model import MESSAGE, Json, Note, Record, Segment
+from onefold.model import MESSAGE, Fact, Json, Note, Record, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Context:
     segment: int
     numbers: tuple[int, ...]
     """The record each message comes from; the summary's is the segment's. 0 stands for what no record holds as it is:
-    the notes together, and a result that never came, since no provider takes a call without one."""
+    the notes together, the facts together, and a result that never came, since no provider takes a call without one."""
     formats: tuple[str, ...]
     summary: str | None
     left_out: tuple[int, ...]
@@ -36,7 +37,9 @@ class Context:
     pinned: tuple[int, ...] = ()
     """Messages from before the cut that are here because they are pinned."""
     notes: tuple[Note, ...] = ()
-    """The facts that stand in every context."""
+    """What somebody noted, which stands in every context."""
+    facts: tuple[Fact, ...] = ()
+    """What was found worth carrying word for word from before the cut, and holds now."""
 
     def to(self, format: str) -> list[Json]:
         """The same messages in another provider's format."""
@@ -52,6 +55,7 @@ class Boundary:
     kept: tuple[Record, ...]
     pinned: tuple[Record, ...]
     standing: Standing
+    facts: tuple[Fact, ...] = ()
 
 
 def boundary(tx: Transaction, session: str, number: int, stop: int) -> Boundary:
@@ -60,20 +64,21 @@ def boundary(tx: Transaction, session: str, number: int, stop: int) -> Boundary:
     if segment is None:
         known = ", ".join(str(s.number) for s in tx.segments(session)[-5:])
         raise OnefoldError(f"session {session!r} has no segment {number}; its newest are {known or 'none'}")
-    said = view.summary(tx, session, segment)
+    told = view.told(tx, session, segment)
     kept = (view.record(tx, session, n) for n in segment.kept)
     standing = view.standing(tx, session, stop, segment.hidden)
     return Boundary(
         segment,
-        None if said is None else str(said.body["summary"]),
+        None if told is None else str(told["summary"]),
         tuple(r for r in kept if r is not None and r.kind == MESSAGE),
         tuple(r for r in view.pinned_messages(tx, session, standing, segment.cut) if r.number not in segment.kept),
         standing,
+        current(view.facts(told), notes=standing.notes, dropped=standing.dropped, hidden=segment.hidden),
     )
 
 
 def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None = None) -> Context:
-    """System prompt, pins, notes, summary, messages kept by name, then everything from the cut on, each group together.
+    """System prompt, pins, notes, facts, summary, messages kept by name, then everything from the cut on, by groups.
 
     `live` is the turn that is open: calls that another one left without a result will get none.
     """
@@ -85,6 +90,8 @@ def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None
     parts += pins
     if notes:
         parts.append(_text(0, noted(notes)))
+    if begins.facts:
+        parts.append(_text(0, stated(begins.facts)))
     if summary is not None:
         parts.append(_text(segment.number, framed(summary)))
     parts += [_part(r) for r in begins.kept if not _leads(r)]
@@ -100,6 +107,7 @@ def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None
         last=last,
         pinned=tuple(r.number for r in begins.pinned),
         notes=notes,
+        facts=begins.facts,
     )
 
 

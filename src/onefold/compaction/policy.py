@@ -31,6 +31,10 @@ class Policy:
     """The longest life of one attempt, however often it says so."""
     wait: float = 60.0
     """How long `compact(wait=True)` and `turn(wait=True)` wait."""
+    ledger_tokens: int = 2_000
+    """How long the ledger may be: the facts that are carried word for word beside the summary."""
+    enabled: bool = True
+    """False: nothing is compacted by this program, whoever asks and however full the context is."""
     turn_lease: float = 30.0
     """How long the silent writer of a turn is left alone. A live one says so three times in that time."""
 
@@ -39,6 +43,8 @@ class Policy:
             raise ValueError("a policy needs 0 < renew < lease <= life, in seconds")
         if self.turn_lease <= 0:
             raise ValueError("turn_lease is a number of seconds above 0")
+        if self.ledger_tokens < 0:
+            raise ValueError("ledger_tokens is at least 0, which means no ledger")
         if self.attempts < 1 or self.limit < 1 or self.tail_messages < 1 or self.summary_tokens < 1:
             raise ValueError("attempts, limit, tail_messages and summary_tokens are at least 1")
         if not 0 <= self.shrink < 1 or not 0 <= self.tail_share < 1:

@@ -18,28 +18,34 @@ from functools import partial
 
 from onefold.compaction.checks import complaint
 from onefold.compaction.context import boundary
+from onefold.compaction.extraction import extracted
+from onefold.compaction.ledger import carried, quoted
 from onefold.compaction.plan import NoCut, Turns, plan
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Material, Summarizer, budget, call
-from onefold.errors import CommitRefused, CompactionDisabled, OnefoldError
+from onefold.errors import CommitRefused, CompactionDisabled, OnefoldError, SummarizerFailed
 from onefold.journal import turns, view
 from onefold.journal.contract import Journal, segment
 from onefold.journal.reading import Pause
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages.codecs import estimate
+from onefold.messages.frame import stated
 from onefold.messages.groups import Numbered
 from onefold.model import (
     Claim,
     Compaction,
     CompactResult,
     Draft,
+    Fact,
     Held,
     HolderId,
     OpenTurn,
     Ranges,
     Record,
     Requested,
+    Spent,
+    Summary,
     random_id,
 )
 
@@ -47,6 +53,7 @@ log = logging.getLogger("onefold")
 
 _PAGE = 50
 _PAUSE = 0.001
+_LOOK = 1.0
 _GLANCE = 0.25  # an attempt may end without a word in the store: it is looked at that often
 
 _nonce = random_id()
@@ -70,6 +77,7 @@ class Work:
     """What a claim has to go by: its segment's summary, and the messages it may cut."""
 
     previous: str | None
+    facts: tuple[Fact, ...]
     kept: tuple[Record, ...]
     messages: tuple[Record, ...]
     tokens: int
@@ -90,6 +98,7 @@ class Attempt:
         self._policy = policy
         self._follow_up = follow_up
         self._over = threading.Event()
+        self._unwanted = False
         self._ending = threading.Lock()  # an attempt is committed or handed back, and not one after the other
         context = contextvars.copy_context()
         self._thread = threading.Thread(
@@ -114,12 +123,23 @@ class Attempt:
         except OnefoldError as error:
             log.warning("session %r: the compaction could not be handed back: %s", self.claim.session, error)
 
+    def _stopped(self) -> bool:
+        return self._over.is_set() or self._unwanted
+
     def _renew(self) -> None:
-        ends = time.monotonic() + self.claim.life
-        while not self._over.wait(self._policy.renew) and time.monotonic() < ends:
+        """Says that this attempt lives, and looks whether anybody still wants it."""
+        now = time.monotonic()
+        ends, due = now + self.claim.life, now + self._policy.renew
+        while now < ends and not self._over.wait(min(_LOOK, max(0.0, due - now))):
+            now = time.monotonic()
             try:
-                self._journal.renew(self.claim)
+                current = self._journal.compaction(self.claim.session, self.claim.compaction)
+                self._unwanted = not current.open or current.fence != self.claim.fence
+                if now >= due:
+                    due = now + self._policy.renew
+                    self._journal.renew(self.claim)
             except Exception as error:
+                due = now + self._policy.renew
                 if self._over.is_set():
                     return
                 log.warning("session %r: the lease could not be renewed: %s", self.claim.session, error)
@@ -129,6 +149,9 @@ class Attempt:
             self._summarise_and_commit()
         except CommitRefused as refused:
             log.info("%s", refused)
+        except SummarizerFailed as failed:
+            wait = self._policy.retry_after(self.claim.attempt)
+            self._fail(str(failed), None if failed.final else max(wait, failed.retry_after or 0.0), spent=failed.spent)
         except BaseException as error:  # a cancelled coroutine or an exit ends the attempt as well
             self._fail(f"{type(error).__name__}: {error}", self._policy.retry_after(self.claim.attempt))
         finally:
@@ -152,7 +175,7 @@ class Attempt:
         cut_away = tuple(r for r in work.messages if r.number < planned.cut)
         stays = {*planned.kept, *work.pinned}
         gone = [r for r in (*work.kept, *cut_away) if r.number not in stays]
-        removed = _tokens(gone) + _summary_tokens(work)
+        removed = _tokens(gone) + _told_tokens(work)
         current = self._journal.compaction(claim.session, claim.compaction)
         made = call(
             self._summarizer,
@@ -163,25 +186,34 @@ class Attempt:
                 instructions=current.instructions,
                 max_tokens=budget(removed, policy.summary_tokens),
                 attempt=claim.attempt,
+                facts=work.facts,
+                refused=current.cause,
+                stopped=self._stopped,
             ),
         )
+        facts = _ledger(work, cut_away, made, policy) if policy.ledger_tokens else ()
         # The whole context has to shrink by that share, and only this part of it can.
         share = min(1.0, policy.shrink * work.tokens / max(1, removed))
-        wrong = complaint(made, previous=work.previous, replaces=removed, shrink=share)
+        room = max(0, removed - _fact_tokens(facts))
+        wrong = complaint(made, previous=work.previous, replaces=room, shrink=share, facts=work.facts)
         if wrong is not None:
-            self._fail(wrong, policy.retry_after(claim.attempt))
+            self._fail(wrong.words, policy.retry_after(claim.attempt), refusal=wrong.name, spent=made.spent)
             return
         with self._ending:
             if not self._over.is_set():
-                self._journal.commit(claim, made, planned.cut, kept=planned.kept, follow_up=self._follow_up)
+                self._journal.commit(
+                    claim, made, planned.cut, kept=planned.kept, facts=facts, follow_up=self._follow_up
+                )
 
-    def _fail(self, cause: str, retry_after: float | None) -> None:
+    def _fail(
+        self, cause: str, retry_after: float | None, *, refusal: str | None = None, spent: Spent | None = None
+    ) -> None:
         if self._over.is_set():
             return
         cause = cause.encode("utf-8", "replace").decode()  # a log cannot take the half characters an error may quote
         log.warning("session %r: compaction %s failed: %s", self.claim.session, self.claim.compaction, cause)
         try:
-            self._journal.fail(self.claim, cause, retry_after)
+            self._journal.fail(self.claim, cause, retry_after, refusal=refusal, spent=spent or Spent())
         except OnefoldError as error:
             log.warning("session %r: that could not be recorded: %s", self.claim.session, error)
 
@@ -280,6 +312,10 @@ class Call:
 
     def _ask(self) -> Requested:
         journal, session = self._journal, self.session
+        if not self._policy.enabled:
+            raise CompactionDisabled(
+                f"session {session!r}: compaction is switched off by this program's policy (enabled=False)"
+            )
         if journal.backend.read(lambda tx: segment(tx, session, known(tx, session).head)).keeper != "onefold":
             raise CompactionDisabled(
                 f"session {session!r} is compacted by its agent; ask the agent, or call keep('onefold') first"
@@ -332,6 +368,7 @@ def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda:
     live = turns.current(journal, claim.session)
     return Work(
         previous=base.summary,
+        facts=base.facts,
         kept=base.kept,
         messages=tuple(messages),
         tokens=state.tokens,
@@ -396,5 +433,21 @@ def _tokens(records: list[Record]) -> int:
     return sum(r.header.tokens for r in records if r.header is not None)
 
 
-def _summary_tokens(work: Work) -> int:
-    return 0 if work.previous is None else estimate(work.previous)
+def _told_tokens(work: Work) -> int:
+    return (0 if work.previous is None else estimate(work.previous)) + _fact_tokens(work.facts)
+
+
+def _fact_tokens(facts: Sequence[Fact]) -> int:
+    return estimate(stated(facts)) if facts else 0
+
+
+def _ledger(work: Work, cut_away: tuple[Record, ...], made: Summary, policy: Policy) -> tuple[Fact, ...]:
+    """What the next segment carries word for word."""
+    stays = work.messages[len(cut_away) :]
+    return carried(
+        work.facts,
+        [*extracted(cut_away), *quoted(made.facts, cut_away)],
+        later=extracted(stays),
+        settled=made.settled,
+        room=policy.ledger_tokens,
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from onefold.messages import codec
-from onefold.model import Json, Record, Summary
+from onefold.model import Fact, Json, Record, Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,12 @@ class Material:
     instructions: str | None
     max_tokens: int
     attempt: int
+    facts: tuple[Fact, ...] = ()
+    """The ledger in force. It is carried whether or not a summary mentions it."""
+    refused: str | None = None
+    """Why the attempt before this one failed: its summary was refused, or its model did not answer."""
+    stopped: Callable[[], bool] = bool
+    """Whether nobody wants the summary any more: worth a look between two calls of a model."""
 
     @property
     def messages(self) -> list[Json]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 
 from onefold.errors import (
     Cancelled,
@@ -57,6 +57,7 @@ from onefold.model import (
     Claim,
     Compaction,
     Draft,
+    Fact,
     Held,
     Holder,
     HolderId,
@@ -69,6 +70,7 @@ from onefold.model import (
     Requested,
     Segment,
     SessionState,
+    Spent,
     Summary,
     TurnClaim,
     random_id,
@@ -79,6 +81,7 @@ log = logging.getLogger("onefold")
 SUMMARY_LIMIT = 1 << 20
 AUTOMATIC_FAILURES = 3
 GROWTH = 1.2
+_NOTHING = Spent()
 
 
 class AliasTaken(Taken):
@@ -312,10 +315,11 @@ class Journal:
         cut: int | None = None,
         *,
         kept: Sequence[int] = (),
+        facts: Sequence[Fact] = (),
         follow_up: Draft | None = None,
         alias: str | None = None,
     ) -> Segment:
-        """Moves the boundary: summary, cut, follow-up and state together, or nothing and the reason why.
+        """Moves the boundary: summary, facts, cut, follow-up and state together, or nothing and the reason why.
 
         Without a cut, at all that was claimed. With `alias`, the session is known by one more id from then on: a
         program that keeps its own transcripts publishes a new one by it.
@@ -356,11 +360,11 @@ class Journal:
                 raise refused(
                     CommitRefused, claim, f"not all it keeps, {list(kept)}, are messages in view before its cut"
                 )
-            body = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2}
+            body = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2, **_paid(made.spent)}
             moved = boundary(base, state, source="compaction", cut=at, kept=list(kept))
-            moved |= {"compaction": current.id, "summary": made.text, "by": made.by}
+            moved |= {"compaction": current.id, **_told(made, facts)}
             moved["tokens_after"] = view.size(
-                tx, claim.session, cut=at, last=state.last, kept=kept, hidden=base.hidden, summary=made.text
+                tx, claim.session, cut=at, last=state.last, kept=kept, hidden=base.hidden, told=moved
             )
             state = self.add(tx, state, self.draft(COMMITTED, body))
             state = self.open_segment(tx, state, moved)
@@ -380,8 +384,19 @@ class Journal:
         except Taken:
             raise refused(Superseded, claim, f"segment {claim.base} has a successor already") from None
 
-    def fail(self, claim: Claim, error: str, retry_after: float | None) -> Compaction:
-        """Ends this attempt, if the claim is the newest. Without `retry_after`, or attempts left, it ends the whole."""
+    def fail(
+        self,
+        claim: Claim,
+        error: str,
+        retry_after: float | None,
+        *,
+        refusal: str | None = None,
+        spent: Spent = _NOTHING,
+    ) -> Compaction:
+        """Ends this attempt, if the claim is the newest. Without `retry_after`, or attempts left, it ends the whole.
+
+        `refusal` is the name of the check that a summary did not pass.
+        """
         own(claim)
 
         def work(tx: Transaction) -> Compaction:
@@ -392,6 +407,7 @@ class Journal:
             final = retry_after is None or current.attempts >= current.attempts_allowed
             cause = error.encode("utf-8", "replace").decode()  # for people, and never refused for its text
             body = {"compaction": current.id, "attempt": current.attempts, "cause": cause, "final": final}
+            body |= {**({"refusal": refusal} if refusal else {}), **_paid(spent)}
             if not final:
                 wait = retry_after or 0.0
                 body |= {"retry_after": wait, "not_before": round(tx.now + wait, 6)}
@@ -555,3 +571,17 @@ def _same_content(tx: Transaction, session: str, use: KeyUse, drafts: Sequence[D
 
 def _worn_out(state: SessionState) -> bool:
     return state.failures >= AUTOMATIC_FAILURES and state.tokens < state.failed_tokens * GROWTH
+
+
+def _told(made: Summary, facts: Sequence[Fact]) -> dict[str, Json]:
+    """What a segment says of all that is before its cut."""
+    told: dict[str, Json] = {"summary": made.text, "by": made.by}
+    if facts:
+        told["facts"] = [list(astuple(f)) for f in facts]
+    if made.instead_of:
+        told["instead_of"] = list(made.instead_of)
+    return told
+
+
+def _paid(spent: Spent) -> dict[str, Json]:
+    return {} if spent == _NOTHING else {"spent": asdict(spent)}

@@ -31,6 +31,7 @@ from onefold.model import (
     Record,
     Segment,
     SessionState,
+    Spent,
     State,
 )
 
@@ -200,6 +201,7 @@ def _compaction(rows: Rows, state: SessionState, record: Record) -> SessionState
                 cause=body["cause"],
                 not_before=body["not_before"],
                 retry_after=body["retry_after"],
+                spent=known.spent + Spent(**body.get("spent", {})),
             )
         )
         return state
@@ -225,6 +227,7 @@ def _settle(rows: Rows, state: SessionState, record: Record, known: Compaction) 
             fence=record.body.get("fence", known.fence),
             segment=record.body.get("segment"),
             cause=record.body.get("cause", known.cause),
+            spent=known.spent + Spent(**record.body.get("spent", {})),
         )
     )
     state = state._replace(open=None)

@@ -128,10 +128,10 @@ def fork(
             inherits, state, base=None, source="forked", summary_of=inherits.summary, session=child, keeper="onefold"
         )
         if upto != origin.last:
-            said = view.summary(tx, parent, inherits)
+            told = view.told(tx, parent, inherits)
             opened["tokens_after"] = view.size(
                 tx, parent, cut=inherits.cut, last=upto, kept=inherits.kept, hidden=inherits.hidden,
-                summary=None if said is None else said.body["summary"],
+                told=told,
             )  # fmt: skip
         state = journal.add(tx, state, journal.draft(SEGMENT_OPENED, opened))
         tx.put_session(state)
@@ -208,7 +208,7 @@ def _open(
     journal: Journal, tx: Transaction, state: SessionState, like: Segment, hidden: Ranges, **other: Json
 ) -> Segment:
     """Opens a segment with another one's boundary, under what is hidden now."""
-    said = view.summary(tx, state.id, like)
+    told = view.told(tx, state.id, like)
     usual: dict[str, Json] = {
         "source": "restored",
         "summary_of": like.summary,
@@ -216,7 +216,7 @@ def _open(
         "keeper": segment(tx, state.id, state.head).keeper,
         "tokens_after": view.size(
             tx, state.id, cut=like.cut, last=state.last, kept=like.kept, hidden=hidden,
-            summary=None if said is None else said.body["summary"],
+            told=told,
         ),
     }  # fmt: skip
     state = journal.open_segment(tx, state, boundary(like, state, **(usual | other)))

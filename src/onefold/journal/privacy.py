@@ -147,7 +147,7 @@ def _forget(journal: Journal, tx: Transaction, state: SessionState, gone: _Gone)
     for some in covering:
         said = tx.record(state.id, some.number)
         if said is not None:
-            body = said.body | {"summary": _GONE, "erased": True}
+            body = said.body | {"summary": _GONE, "erased": True, "facts": []}
             tx.rewrite(state.id, replace(said, body=body), encode(body))
     numbers = tuple(sorted(r.number for r in (*found, *notes)))
     told = {"numbers": list(numbers), "summaries": [s.number for s in covering]}
@@ -222,10 +222,9 @@ def _taken(tx: Transaction, state: SessionState, number: int) -> Record | None:
 
 
 def _size(tx: Transaction, state: SessionState, of: Segment) -> int:
-    said = view.summary(tx, state.id, of)
     return view.size(
         tx, state.id, cut=of.cut, last=state.last, kept=of.kept, hidden=of.hidden,
-        summary=None if said is None else said.body["summary"],
+        told=view.told(tx, state.id, of),
     )  # fmt: skip
 
 

@@ -5,13 +5,13 @@ Everything that reads a journal by number goes through here, so that a fork read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from onefold.errors import SessionNotFound
 from onefold.journal.seam import Heading, Transaction
 from onefold.messages.codecs import estimate
-from onefold.messages.frame import framed, noted
+from onefold.messages.frame import framed, noted, stated
 from onefold.messages.groups import group
 from onefold.model import (
     MESSAGE,
@@ -19,6 +19,8 @@ from onefold.model import (
     PIN_ADDED,
     PIN_REMOVED,
     TURN_SETTLED,
+    Fact,
+    Json,
     Note,
     Ranges,
     Record,
@@ -205,6 +207,8 @@ class Standing:
     pinned: frozenset[int] = frozenset()
     """Messages that stay verbatim."""
     notes: tuple[Note, ...] = ()
+    dropped: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Kind and key of what somebody took away with an empty note, and when: older facts of that name are gone too."""
 
     def tokens(self) -> int:
         return estimate(noted(self.notes)) if self.notes else 0
@@ -215,6 +219,7 @@ def standing(tx: Transaction, session: str, stop: int, hidden: Ranges) -> Standi
     somebody's decision about a message, and holds as long as that is in view."""
     pinned: set[int] = set()
     notes: dict[tuple[str, str], Note] = {}
+    dropped: dict[tuple[str, str], int] = {}
     for owner, first, end in parts(tx, session, 1, stop):
         for mark in tx.marks(owner, first, end):
             if mark.kind == PIN_ADDED:
@@ -222,15 +227,17 @@ def standing(tx: Transaction, session: str, stop: int, hidden: Ranges) -> Standi
             elif mark.kind == PIN_REMOVED:
                 pinned -= {*mark.body["numbers"]}
             elif mark.kind == NOTE and not is_hidden(hidden, mark.number):
-                _take_down(notes, mark)
-    return Standing(frozenset(n for n in pinned if not is_hidden(hidden, n)), tuple(notes.values()))
+                _take_down(notes, dropped, mark)
+    return Standing(frozenset(n for n in pinned if not is_hidden(hidden, n)), tuple(notes.values()), dropped)
 
 
-def _take_down(notes: dict[tuple[str, str], Note], mark: Record) -> None:
+def _take_down(notes: dict[tuple[str, str], Note], dropped: dict[tuple[str, str], int], mark: Record) -> None:
     body = mark.body
     key = body.get("key") or f"#{mark.number}"
     notes.pop((body["kind"], key), None)
+    dropped[body["kind"], key] = mark.number
     if body["text"]:
+        del dropped[body["kind"], key]
         notes[body["kind"], key] = Note(mark.number, body["kind"], body["text"], key, mark.actor, mark.at)
 
 
@@ -238,6 +245,22 @@ def pinned_messages(tx: Transaction, session: str, standing: Standing, stop: int
     """Those before a number, in order."""
     found = (record(tx, session, n) for n in sorted(standing.pinned) if n < stop)
     return [r for r in found if r is not None and r.kind == MESSAGE]
+
+
+def told(tx: Transaction, session: str, of: Segment) -> Mapping[str, Json] | None:
+    """What a segment says of all that came before its cut: its summary, and the facts beside it."""
+    said = summary(tx, session, of)
+    return None if said is None else said.body
+
+
+def facts(told: Mapping[str, Json] | None) -> tuple[Fact, ...]:
+    """The ledger as a segment carries it."""
+    return tuple(Fact(*line) for line in (told or {}).get("facts", ()))
+
+
+def _told_tokens(told: Mapping[str, Json]) -> int:
+    carried = facts(told)
+    return estimate(framed(told["summary"])) + (estimate(stated(carried)) if carried else 0)
 
 
 def size(
@@ -248,14 +271,14 @@ def size(
     last: int,
     kept: Sequence[int] = (),
     hidden: Ranges = (),
-    summary: str | None = None,
+    told: Mapping[str, Json] | None = None,
 ) -> int:
-    """The size of a context, from what it is made of."""
+    """The size of a context, from what it is made of. `told` is the body of the record with its summary and facts."""
     stands = standing(tx, session, last + 1, hidden)
     verbatim = {*kept, *(n for n in stands.pinned if n < cut)}
     by_name = (record(tx, session, n) for n in verbatim)
     return (
-        (estimate(framed(summary)) if summary is not None else 0)
+        (_told_tokens(told) if told is not None else 0)
         + stands.tokens()
         + sum(r.header.tokens for r in by_name if r is not None and r.header is not None)
         + tokens(tx, session, cut, last + 1, hidden)

@@ -1,13 +1,13 @@
-"""The words around a summary and around notes, as a model sees them.
+"""The words around a summary, facts and notes, as a model sees them.
 
-Both are rendered when a context is built. A summary reads as reference and not as an order; notes read as what holds.
+All are rendered when a context is built. A summary reads as reference and not as an order; notes read as what holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onefold.model import Note
+from onefold.model import Fact, Note
 
 _OPENING = (
     "[Summary of the earlier conversation, for reference. It reports what was said and done before this point; "
@@ -28,3 +28,15 @@ def noted(notes: Iterable[Note]) -> str:
     """The notes as a model sees them."""
     lines = [f"- {n.kind}: {n.text}".replace("\n", "\n  ") for n in notes]
     return "\n".join((_NOTES, "", *lines))
+
+
+_FACTS = (
+    "[Facts from the earlier conversation, word for word as they were said, with the message each comes from. They are "
+    "as of this point: what is said below is newer and wins.]"
+)
+
+
+def stated(facts: Iterable[Fact]) -> str:
+    """The ledger as a model sees it."""
+    lines = [f"- {f.kind}: {f.text}".replace("\n", "\n  ") + (f" (#{f.source})" if f.source else "") for f in facts]
+    return "\n".join((_FACTS, "", *lines))

@@ -15,7 +15,7 @@ from onefold.errors import StoreDamaged
 from onefold.journal.seam import Derived, Heading, Taken
 from onefold.journal.sqlite.engine import queries
 from onefold.messages import decode, encode
-from onefold.model import Compaction, Header, HolderId, KeyUse, Lease, Record, Segment, SessionState
+from onefold.model import Compaction, Header, HolderId, KeyUse, Lease, Record, Segment, SessionState, Spent
 
 log = logging.getLogger("onefold")
 
@@ -326,10 +326,10 @@ def _compaction(row: Any) -> Compaction:
     session, id, state, requested_at, text = row
     try:
         rest = {name: value for name, value in decode(text).items() if name in _REST}  # a newer program may add some
-        holder = rest.pop("holder")
+        holder, spent = rest.pop("holder"), rest.pop("spent", {})
         return Compaction(
             id=id, session=session, state=state, requested_at=requested_at, **rest,
-            holder=None if holder is None else HolderId(**holder),
+            holder=None if holder is None else HolderId(**holder), spent=Spent(**spent),
         )  # fmt: skip
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise StoreDamaged(
