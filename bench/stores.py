@@ -55,7 +55,7 @@ class Statements:
         nothing = (None,) * 5
         about = ("0" * 20, "message", state.touched_at, "openai-chat", "user", 100)
         self._connection.execute("begin immediate")
-        self._connection.execute(self._record, ("one", state.last, *about, *nothing, body))
+        self._connection.execute(self._record, ((1 << 32) + state.last, *about, *nothing, body))
         self._connection.execute(
             self._session, (state.touched_at, state.last, state.messages, state.tokens, 0, state.id)
         )

@@ -71,6 +71,19 @@ def crash_everywhere(folder: str, name: str, first: int = 1) -> None:
     raise AssertionError(f"{name!r} has more than {MOST} statements")
 
 
+OLD_RECORDS = (
+    "alter table records rename to places",
+    "create table records (session text not null, number integer not null, id text not null, kind text not null, "
+    "at real not null, format text, role text, tokens integer, opens text, closes text, key text, turn text, "
+    "actor text, body text not null, unique (session, number))",
+    "insert into records select session, number, id, kind, at, format, role, tokens, opens, closes, key, turn, "
+    "actor, body from places join journals on sid = place >> 32",
+    "drop table places",
+    "drop table journals",
+)
+"""Records as the first three versions of the schema kept them."""
+
+
 def first_schema_only(path: str) -> None:
     """A store as the first version of its schema made it, with a session in it."""
     prepare(path)
@@ -80,6 +93,7 @@ def first_schema_only(path: str) -> None:
         *(f"drop index {index}" for index in ("marks", "forks_of_a_session")),
         *(f"alter table sessions drop column {name}" for name in ("turn", "parent", "forked_at", "aliases")),
         "alter table segments drop column rest",
+        *OLD_RECORDS,
         "update meta set value = '1' where name = 'min_writer'",
         "pragma user_version = 1",
     )

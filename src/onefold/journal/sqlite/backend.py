@@ -97,6 +97,7 @@ class SqliteBackend:
         self._to_scrub = False  # a reader kept the log from being emptied after an erasure
         self._seen: int | None = None  # the store's version after this connection's last transaction
         self._states: dict[str, SessionState | None] = {}  # as that transaction, or the one under way, left them
+        self._sids: dict[str, int] = {}  # of sessions, likewise
         self._readers: list[apsw.Connection] = []
         self._readers_lock = threading.Condition()
         self._reading = 0
@@ -248,11 +249,12 @@ class SqliteBackend:
         """Runs the operations of a batch one after another. Apart, those that are refused leave nothing behind;
         otherwise the first one ends it."""
         for ticket in batch:
-            tx = SqliteTransaction(connection, self._clock(), self._states)
+            tx = SqliteTransaction(connection, self._clock(), self._states, self._sids)
             try:
                 result = self._one_of_many(connection, ticket, tx) if apart else ticket.work(tx)
                 done.append((ticket, result, tx))
                 self._states.update(tx.put)
+                self._sids.update(tx.sids)
                 self._log_pages += 4 + ticket.size // PAGE_SIZE
             except Exception as error:
                 refused.append((ticket, self._translate(error)))
@@ -330,6 +332,7 @@ class SqliteBackend:
         if connection.data_version() == self._seen and len(self._states) < MOST_STATES:
             return
         self._states.clear()
+        self._sids.clear()
         accepted = schema.min_writer(connection)
         if accepted > schema.WRITER:
             raise StoreTooNew(
@@ -414,6 +417,7 @@ class SqliteBackend:
         """Takes nothing for known any more: what the last transaction left is not sure."""
         self._seen = None
         self._states.clear()
+        self._sids.clear()
 
     def _roll_back(self) -> None:
         self._forget()

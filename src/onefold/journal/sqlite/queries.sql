@@ -9,48 +9,57 @@ insert into meta (name, value) values (?, ?) on conflict (name) do update set va
 -- drop_meta: forgets one fact about the store.
 delete from meta where name = ?;
 
+-- journal: a session's number in this store.
+select sid from journals where session = ?;
+
+-- add_journal: gives a session its number in this store.
+insert into journals (session) values (?) returning sid;
+
+-- drop_journal: takes it away, with the journal.
+delete from journals where session = ?;
+
 -- add_record: one more record; fails if its number is taken.
-insert into records (session, number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+insert into records (place, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- records: a page of a session's journal.
 select number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body
-from records where session = ? and number >= ? and number < ? order by number limit ?;
+from records where place >= ? and place < ? order by place limit ?;
 
 -- messages: those in a range, whole.
 select number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body
-from records where session = ? and number >= ? and number < ? and kind = 'message' order by number;
+from records where place >= ? and place < ? and kind = 'message' order by place;
 
 -- headers: what the planner needs to know of the messages in a range.
 select number, role, tokens, opens, closes, turn
-from records where session = ? and number >= ? and number < ? and kind = 'message' order by number;
+from records where place >= ? and place < ? and kind = 'message' order by place;
 
 -- tool_headers: the same of those that make or answer calls.
 select number, role, tokens, opens, closes, turn
-from records where session = ? and number >= ? and number < ? and kind = 'message'
-  and (opens is not null or closes is not null) order by number;
+from records where place >= ? and place < ? and kind = 'message'
+  and (opens is not null or closes is not null) order by place;
 
 -- tokens: the size of all messages in a range.
-select coalesce(sum(tokens), 0) from records where session = ? and number >= ? and number < ? and kind = 'message';
+select coalesce(sum(tokens), 0) from records where place >= ? and place < ? and kind = 'message';
 
 -- last_user: the newest message of a user in a range.
-select number from records where session = ? and number >= ? and number < ? and kind = 'message' and role = 'user'
-order by number desc limit 1;
+select number from records where place >= ? and place < ? and kind = 'message' and role = 'user'
+order by place desc limit 1;
 
 -- marks: pins, notes and aliases in a range.
 select number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body
-from records where session = ? and number >= ? and number < ?
-  and kind in ('pin.added', 'pin.removed', 'note', 'alias') order by number;
+from records where place >= ? and place < ?
+  and kind in ('pin.added', 'pin.removed', 'note', 'alias') order by place;
 
 -- rewrite: a tombstone in a record's place.
 update records set kind = ?, format = ?, role = ?, tokens = ?, opens = ?, closes = ?, body = ?
-where session = ? and number = ?;
+where place = ?;
 
 -- last_number: the highest number in the journal itself.
-select coalesce(max(number), 0) from records where session = ?;
+select coalesce(max(place), ?1) - ?1 from records where place >= ?1 and place < ?2;
 
 -- witness: the id of the record at a number, to read back what a commit did.
-select id from records where session = ? and number = ?;
+select id from records join journals on place = (sid << 32) + ?2 where session = ?1;
 
 -- session: one session's state.
 select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
@@ -190,10 +199,10 @@ insert or replace into turn_leases (session, turn, fence, until, length) values 
 delete from turn_leases where session = ?;
 
 -- blank_records: writes over what a session's records say, in place, before they are removed.
-update records set body = printf('%*s', length(cast(body as blob)), '') where session = ?;
+update records set body = printf('%*s', length(cast(body as blob)), '') where place >= ? and place < ?;
 
 -- wipe_records: removes a session's journal. For people who delete, and for nothing else.
-delete from records where session = ?;
+delete from records where place >= ? and place < ?;
 
 -- put_tombstone: keeps an id of a session that was deleted.
 insert or replace into tombstones (id, session, at) values (?, ?, ?);
@@ -203,7 +212,7 @@ select session from tombstones where id = ?;
 
 -- journaled: every session that has a record or a derived row, one after another.
 select min(id) from (
-  select (select session from records where session > ?1 order by session limit 1) as id
+  select (select session from journals where session > ?1 order by session limit 1) as id
   union all select (select id from sessions where id > ?1 order by id limit 1)
   union all select (select session from segments where session > ?1 order by session limit 1)
   union all select (select session from compactions where session > ?1 order by session limit 1)

@@ -24,6 +24,8 @@ _REST = frozenset(f.name for f in fields(Compaction)) - {*_COLUMNS}
 _LAST = (float("inf"), "")
 States: TypeAlias = Mapping[str, SessionState | None]
 _NONE: States = {}
+_NO_SIDS: Mapping[str, int] = {}
+_MOST = (1 << 32) - 1  # records of one session
 _NUMBERS = struct.Struct("<2d14q")
 _EVERYTHING = (
     "drop_session", "drop_segments", "drop_compactions", "drop_keys", "drop_inputs", "drop_aliases",
@@ -49,12 +51,17 @@ class SqliteLeases:
 class SqliteTransaction:
     """What one operation sees and writes. Made anew for each, so that it can say what it wrote."""
 
-    def __init__(self, connection: apsw.Connection, now: float, states: States = _NONE) -> None:
+    def __init__(
+        self, connection: apsw.Connection, now: float, states: States = _NONE, known: Mapping[str, int] = _NO_SIDS
+    ) -> None:
         self._connection = connection
         self._queries = queries()
         self.now = now
         self.put: dict[str, SessionState | None] = {}
         self._states = states
+        self._known = known
+        self.sids: dict[str, int] = {}
+        """Numbers that sessions have in this store, as far as this one looked or gave them."""
         self._looked: dict[str, SessionState | None] = {}  # one view: what was read once stays so, but for own writes
         self.witness: tuple[str, int, str] | None = None
         """Session, number and id of a record that it added: there after the commit, or nothing is."""
@@ -78,7 +85,7 @@ class SqliteTransaction:
     def add(self, session: str, record: Record, data: str) -> None:
         self._connection.execute(
             self._queries["add_record"],
-            (session, record.number, record.id, record.kind, record.at, record.format,
+            ((self._sid(session, make=True) << 32) + record.number, record.id, record.kind, record.at, record.format,
              *_about(record.header),
              record.key, record.turn, record.actor, data),
         )  # fmt: skip
@@ -89,33 +96,46 @@ class SqliteTransaction:
         return found[0] if found else None
 
     def records(self, session: str, start: int, stop: int, limit: int) -> list[Record]:
-        return [_record(session, row) for row in self.run("records", session, start, stop, limit)]
+        return [_record(session, row) for row in self.run("records", *self._places(session, start, stop), limit)]
 
     def messages(self, session: str, start: int, stop: int) -> list[Record]:
-        return [_record(session, row) for row in self.run("messages", session, start, stop)]
+        return [_record(session, row) for row in self.run("messages", *self._places(session, start, stop))]
 
     def headers(self, session: str, start: int, stop: int, *, tools_only: bool = False) -> list[Heading]:
-        rows = self.run("tool_headers" if tools_only else "headers", session, start, stop)
+        rows = self.run("tool_headers" if tools_only else "headers", *self._places(session, start, stop))
         return [Heading(number, _header(*about), turn) for number, *about, turn in rows]
 
     def tokens(self, session: str, start: int, stop: int) -> int:
-        return int(self.run("tokens", session, start, stop)[0][0])
+        return int(self.run("tokens", *self._places(session, start, stop))[0][0])
 
     def last_user(self, session: str, start: int, stop: int) -> int | None:
-        rows = self.run("last_user", session, start, stop)
+        rows = self.run("last_user", *self._places(session, start, stop))
         return rows[0][0] if rows else None
 
     def marks(self, session: str, start: int, stop: int) -> list[Record]:
-        return [_record(session, row) for row in self.run("marks", session, start, stop)]
+        return [_record(session, row) for row in self.run("marks", *self._places(session, start, stop))]
 
     def rewrite(self, session: str, record: Record, data: str) -> None:
         self._connection.execute(
             self._queries["rewrite"],
-            (record.kind, record.format, *_about(record.header), data, session, record.number),
+            (record.kind, record.format, *_about(record.header), data, self._places(session, record.number, 0)[0]),
         )
 
     def last_number(self, session: str) -> int:
-        return int(self.run("last_number", session)[0][0])
+        return int(self.run("last_number", *self._places(session, 0, _MOST))[0][0])
+
+    def _sid(self, session: str, *, make: bool = False) -> int:
+        """A session's number in this store; 0 if it has no journal here."""
+        sid = self.sids[session] if session in self.sids else self._known.get(session, 0)
+        if not sid:
+            rows = self.run("journal", session) or (self.run("add_journal", session) if make else [])
+            sid = self.sids[session] = rows[0][0] if rows else 0
+        return sid
+
+    def _places(self, session: str, start: int, stop: int) -> tuple[int, int]:
+        """Where the records start ≤ number < stop of a session are. Without a journal that is before all others."""
+        first = self._sid(session) << 32
+        return first + max(0, min(start, _MOST)), first + max(0, min(stop, _MOST))
 
     # ------------------------------------------------------------------ what is derived from it
 
@@ -221,8 +241,12 @@ class SqliteTransaction:
 
     def wipe(self, session: str, ids: Sequence[str]) -> None:
         self.run("put_meta", "gaps", "there are some")  # see the backend's `scrub`
-        for what in ("blank_records", "wipe_records", *_EVERYTHING, "drop_lease", "drop_turn_lease"):
+        places = self._places(session, 0, _MOST)
+        for what in ("blank_records", "wipe_records"):
+            self.run(what, *places)
+        for what in (*_EVERYTHING, "drop_lease", "drop_turn_lease", "drop_journal"):
             self.run(what, session)
+        self.sids[session] = 0
         for id in ids:
             self.run("put_tombstone", id, session, self.now)
         self.put[session] = None

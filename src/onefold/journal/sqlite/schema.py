@@ -16,7 +16,7 @@ from onefold.journal.sqlite.place import APPLICATION
 from onefold.journal.sqlite.rows import reseal
 from onefold.model import Ids
 
-WRITER = 3
+WRITER = 4
 """The version of this program's way of writing. A store may ask for a newer one: its `min_writer`."""
 
 
@@ -96,7 +96,7 @@ def missing(connection: apsw.Connection) -> list[str]:
 
 def recreate(connection: apsw.Connection, table: str) -> None:
     """Makes a missing derived table anew, empty, with its indexes; its rows are folded from the journal after that."""
-    if table in ("records", "meta"):
+    if table in ("records", "journals", "meta"):
         raise StoreDamaged(
             f"{connection.filename}: the table {table} is gone, and with it the journal; restore a backup"
         )
@@ -181,4 +181,5 @@ def _statements(script: str) -> list[str]:
 
 def _tables() -> list[str]:
     creates = [s for _, script, _ in migrations() for s in _statements(script) if s.startswith("create table")]
-    return [s.split()[2] for s in creates]
+    names = dict.fromkeys(s.split()[2] for s in creates)
+    return [name for name in names if name != "places"]  # which became the records
