@@ -73,11 +73,11 @@ def crash_everywhere(folder: str, name: str, first: int = 1) -> None:
 
 OLD_RECORDS = (
     "alter table records rename to places",
-    "create table records (session text not null, number integer not null, id text not null, kind text not null, "
-    "at real not null, format text, role text, tokens integer, opens text, closes text, key text, turn text, "
-    "actor text, body text not null, unique (session, number))",
-    "insert into records select session, number, id, kind, at, format, role, tokens, opens, closes, key, turn, "
-    "actor, body from places join journals on sid = place >> 32",
+    """create table records (session text not null, number integer not null, id text not null, kind text not null,
+       at real not null, format text, role text, tokens integer, opens text, closes text, key text, turn text,
+       actor text, body text not null, unique (session, number))""",
+    """insert into records select session, number, id, kind, at, format, role, tokens, opens, closes, key, turn,
+       actor, body from places join journals on sid = place >> 32""",
     "drop table places",
     "drop table journals",
 )

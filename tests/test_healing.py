@@ -270,7 +270,11 @@ def test_a_damaged_session_keeps_nobody_else_from_being_verified(path: Path) -> 
     with open_store(path) as store:
         store.session("b").append(talk(2))
         store.session("c").append(talk(2))
-    damage(path, "delete from records where number = 2 and place >> 32 = (select sid from journals where session = 'b')", "delete from sessions where id = 'c'")
+    damage(
+        path,
+        "delete from records where number = 2 and place >> 32 = (select sid from journals where session = 'b')",
+        "delete from sessions where id = 'c'",
+    )
 
     with open_store(path) as store:
         report = store.verify(fix=True)

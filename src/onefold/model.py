@@ -59,9 +59,18 @@ def system_clock() -> float:
     return time.time_ns() // 1000 / 1e6
 
 
+_random: list[str] = []
+os.register_at_fork(after_in_child=_random.clear)  # a child must not give out its parent's
+
+
 def random_id() -> str:
-    """Eighty random bits from the system as 20 hex digits. Safe after fork(), unlike a seeded generator."""
-    return os.urandom(10).hex()
+    """Eighty random bits from the system as 20 hex digits. Asked for in stock: one call gives a hundred of them."""
+    try:
+        return _random.pop()
+    except IndexError:
+        bits = os.urandom(1000).hex()
+        _random.extend(bits[at : at + 20] for at in range(20, 2000, 20))
+        return bits[:20]
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,8 +113,11 @@ def draft(
     actor: str | None = None,
 ) -> Draft:
     """A message made ready for the journal."""
-    name = format or recognise(body)
     data = encode(body)
+    header = openai_chat.quick(body) if format in (None, OPENAI_CHAT) else None  # as most are: plain words of somebody
+    if header is not None:
+        return Draft(ids(), kind, body, data, OPENAI_CHAT, header, key, turn, actor)
+    name = format or recognise(body)
     return Draft(ids(), kind, body, data, name, codec(name).header(body), key, turn, actor)
 
 

@@ -24,9 +24,9 @@ from onefold.journal.sqlite.engine import check_library, queries
 from onefold.journal.sqlite.gate import Gate
 from onefold.journal.sqlite.line import Line, Ticket
 from onefold.journal.sqlite.place import check_place, is_new
-from onefold.journal.sqlite.rows import SqliteTransaction
+from onefold.journal.sqlite.rows import Known, SqliteTransaction
 from onefold.journal.sqlite.watch import Watch
-from onefold.model import Clock, Ids, SessionState, random_id, system_clock
+from onefold.model import Clock, Ids, random_id, system_clock
 
 T = TypeVar("T")
 log = logging.getLogger("onefold")
@@ -96,8 +96,7 @@ class SqliteBackend:
         self._log_pages = 0
         self._to_scrub = False  # a reader kept the log from being emptied after an erasure
         self._seen: int | None = None  # the store's version after this connection's last transaction
-        self._states: dict[str, SessionState | None] = {}  # as that transaction, or the one under way, left them
-        self._sids: dict[str, int] = {}  # of sessions, likewise
+        self._known = Known()  # as that transaction, or the one under way, left it
         self._readers: list[apsw.Connection] = []
         self._readers_lock = threading.Condition()
         self._reading = 0
@@ -249,12 +248,11 @@ class SqliteBackend:
         """Runs the operations of a batch one after another. Apart, those that are refused leave nothing behind;
         otherwise the first one ends it."""
         for ticket in batch:
-            tx = SqliteTransaction(connection, self._clock(), self._states, self._sids)
+            tx = SqliteTransaction(connection, self._clock(), self._known)
             try:
                 result = self._one_of_many(connection, ticket, tx) if apart else ticket.work(tx)
                 done.append((ticket, result, tx))
-                self._states.update(tx.put)
-                self._sids.update(tx.sids)
+                self._known.learn(tx.known)
                 self._log_pages += 4 + ticket.size // PAGE_SIZE
             except Exception as error:
                 refused.append((ticket, self._translate(error)))
@@ -329,10 +327,9 @@ class SqliteBackend:
 
     def _check_writer(self, connection: apsw.Connection) -> None:
         """Inside every write transaction. What was known still holds if nobody else wrote since this connection did."""
-        if connection.data_version() == self._seen and len(self._states) < MOST_STATES:
+        if connection.data_version() == self._seen and len(self._known.states) < MOST_STATES:
             return
-        self._states.clear()
-        self._sids.clear()
+        self._known.clear()
         accepted = schema.min_writer(connection)
         if accepted > schema.WRITER:
             raise StoreTooNew(
@@ -416,8 +413,7 @@ class SqliteBackend:
     def _forget(self) -> None:
         """Takes nothing for known any more: what the last transaction left is not sure."""
         self._seen = None
-        self._states.clear()
-        self._sids.clear()
+        self._known.clear()
 
     def _roll_back(self) -> None:
         self._forget()

@@ -66,6 +66,10 @@ select id, created_at, touched_at, last, head, cut, messages, tokens, segments, 
   failures, failed_tokens, turn, parent, forked_at, aliases, seal
 from sessions where id = ?;
 
+-- burst: what came after a session's row was written: how many records, how many of them no messages, their size.
+select count(*), total(kind <> 'message'), coalesce(sum(tokens), 0), max(place), at from records
+where place >= ? and place < ?;
+
 -- put_session: sets one session's state. Not `insert or replace`, which takes the row out of its tree and its index first.
 insert into sessions (id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions,
   committed, open, pending, failures, failed_tokens, turn, parent, forked_at, aliases, seal)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, astuple, fields
-from typing import Any, TypeAlias
+from typing import Any
 
 import apsw
 
@@ -22,9 +22,9 @@ log = logging.getLogger("onefold")
 _COLUMNS = ("session", "id", "state", "requested_at")
 _REST = frozenset(f.name for f in fields(Compaction)) - {*_COLUMNS}
 _LAST = (float("inf"), "")
-States: TypeAlias = Mapping[str, SessionState | None]
-_NONE: States = {}
-_NO_SIDS: Mapping[str, int] = {}
+BURST = 64
+"""How many messages a session's row may be behind its journal, and for how long, in seconds: see `put_session`."""
+BURST_SECONDS = 0.05
 _MOST = (1 << 32) - 1  # records of one session
 _NUMBERS = struct.Struct("<2d14q")
 _EVERYTHING = (
@@ -48,21 +48,43 @@ class SqliteLeases:
         self._tx.run(f"drop_{self._what}", session)
 
 
+class Known:
+    """What is known of sessions without asking: within one transaction, or, for the connection that writes, from one to
+    the next as long as nobody else writes."""
+
+    __slots__ = ("rows", "sids", "states")
+
+    def __init__(self) -> None:
+        self.states: dict[str, SessionState | None] = {}
+        self.sids: dict[str, int] = {}
+        """Their numbers in this store; 0 for one that has no journal."""
+        self.rows: dict[str, tuple[int, float]] = {}
+        """The last number and the time in their row, which may be behind."""
+
+    def learn(self, other: Known) -> None:
+        self.states.update(other.states)
+        self.sids.update(other.sids)
+        self.rows.update(other.rows)
+
+    def clear(self) -> None:
+        self.states.clear()
+        self.sids.clear()
+        self.rows.clear()
+
+
+_NOTHING = Known()
+
+
 class SqliteTransaction:
     """What one operation sees and writes. Made anew for each, so that it can say what it wrote."""
 
-    def __init__(
-        self, connection: apsw.Connection, now: float, states: States = _NONE, known: Mapping[str, int] = _NO_SIDS
-    ) -> None:
+    def __init__(self, connection: apsw.Connection, now: float, before: Known = _NOTHING) -> None:
         self._connection = connection
         self._queries = queries()
         self.now = now
-        self.put: dict[str, SessionState | None] = {}
-        self._states = states
-        self._known = known
-        self.sids: dict[str, int] = {}
-        """Numbers that sessions have in this store, as far as this one looked or gave them."""
-        self._looked: dict[str, SessionState | None] = {}  # one view: what was read once stays so, but for own writes
+        self._before = before
+        self.known = Known()
+        """What this one read or wrote: one view, and what it leaves behind if it is committed."""
         self.witness: tuple[str, int, str] | None = None
         """Session, number and id of a record that it added: there after the commit, or nothing is."""
 
@@ -126,10 +148,11 @@ class SqliteTransaction:
 
     def _sid(self, session: str, *, make: bool = False) -> int:
         """A session's number in this store; 0 if it has no journal here."""
-        sid = self.sids[session] if session in self.sids else self._known.get(session, 0)
+        sids = self.known.sids
+        sid = sids[session] if session in sids else self._before.sids.get(session, 0)
         if not sid:
             rows = self.run("journal", session) or (self.run("add_journal", session) if make else [])
-            sid = self.sids[session] = rows[0][0] if rows else 0
+            sid = sids[session] = rows[0][0] if rows else 0
         return sid
 
     def _places(self, session: str, start: int, stop: int) -> tuple[int, int]:
@@ -140,26 +163,52 @@ class SqliteTransaction:
     # ------------------------------------------------------------------ what is derived from it
 
     def session(self, session: str) -> SessionState | None:
-        if session in self.put:
-            return self.put[session]
-        if session in self._states:
-            return self._states[session]
-        if session not in self._looked:
-            rows = self.run("session", session)
-            self._looked[session] = SessionState(*rows[0][:-1]) if rows else None
-        return self._looked[session]
+        states = self.known.states
+        if session in states:
+            return states[session]
+        if session in self._before.states:
+            return self._before.states[session]
+        rows = self.run("session", session)
+        found = states[session] = self._caught_up(rows[0]) if rows else None
+        return found
 
     def put_session(self, state: SessionState) -> None:
+        """Sets a session's state. In a burst of messages its row is written now and then only: whoever reads it counts
+        the messages after it. Everything but messages is written at once."""
         before = self.session(state.id)
-        self.put[state.id] = state
-        if before is not None and before[8:] == state[8:] and before[4:6] == state[4:6] and before[:2] == state[:2]:
-            touched = (state.touched_at, state.last, state.messages, state.tokens, _seal(state), state.id)
-            self._connection.execute(self._queries["touch_session"], touched)  # as most do, which append messages
+        self.known.states[state.id] = state
+        if before is None or not _only_messages(before, state):
+            self.write_session(state)
             return
+        last, at = self.known.rows.get(state.id) or self._before.rows.get(state.id) or (0, 0.0)
+        if state.last - last > BURST or not at <= state.touched_at < at + BURST_SECONDS:
+            self.known.rows[state.id] = (state.last, state.touched_at)
+            touched = (state.touched_at, state.last, state.messages, state.tokens, _seal(state), state.id)
+            self._connection.execute(self._queries["touch_session"], touched)
+
+    def write_session(self, state: SessionState) -> None:
+        """Writes a session's row whole."""
+        self.known.rows[state.id] = (state.last, state.touched_at)
         self._connection.execute(self._queries["put_session"], (*state, _seal(state)))
 
+    def _caught_up(self, row: Any) -> SessionState:
+        """A session's state by its row and the messages after that. If what follows is no burst of messages, the row
+        is damaged: it is taken as it is, and found out by comparing."""
+        state = SessionState(*row[:-1])
+        if _seal(state) != row[-1]:
+            return state
+        self.known.rows[state.id] = (state.last, state.touched_at)
+        first, end = self._places(state.id, state.last + 1, _MOST)
+        count, others, tokens, last, at = self.run("burst", first, end)[0]
+        if not count or others or count > BURST or last != first + count - 1:
+            return state
+        return state._replace(
+            last=state.last + count, touched_at=at, messages=state.messages + count, tokens=state.tokens + tokens
+        )
+
     def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]:
-        return [SessionState(*row[:-1]) for row in self.run("sessions", *(after or _LAST), limit)]
+        rows = self.run("sessions", *(after or _LAST), limit)
+        return [self._caught_up(row)._replace(touched_at=row[2]) for row in rows]  # by which they are in order
 
     def segment(self, session: str, number: int) -> Segment | None:
         rows = self.run("segment", session, number)
@@ -235,7 +284,7 @@ class SqliteTransaction:
         return rows[0][0] if rows else None
 
     def forks(self, session: str) -> list[SessionState]:
-        return [SessionState(*row[:-1]) for row in self.run("forks", session)]
+        return [self._caught_up(row) for row in self.run("forks", session)]
 
     # ------------------------------------------------------------------ what is gone
 
@@ -246,10 +295,10 @@ class SqliteTransaction:
             self.run(what, *places)
         for what in (*_EVERYTHING, "drop_lease", "drop_turn_lease", "drop_journal"):
             self.run(what, session)
-        self.sids[session] = 0
+        self.known.sids[session] = 0
         for id in ids:
             self.run("put_tombstone", id, session, self.now)
-        self.put[session] = None
+        self.known.states[session] = None
 
     def deleted(self, id: str) -> str | None:
         rows = self.run("deleted", id)
@@ -261,7 +310,7 @@ class SqliteTransaction:
         rows = self.run("session", session)
         if not rows or _seal(rows[0][:-1]) != rows[0][-1]:
             return False
-        state = SessionState(*rows[0][:-1])
+        state = self._caught_up(rows[0])
         if state.last != self.last_number(session):
             return False
         segments, compactions, inputs, aliases, newest = self.run("counts", session)[0]
@@ -273,7 +322,7 @@ class SqliteTransaction:
         rows = self.run("session", session)
         sealed = bool(rows) and _seal(rows[0][:-1]) == rows[0][-1]
         return Derived(
-            state=SessionState(*rows[0][:-1]) if sealed else None,
+            state=self._caught_up(rows[0]) if sealed else None,
             segments={row[0]: _segment_or_not(row) for row in self.run("segments", session)},
             compactions={row[1]: _compaction_or_not(row) for row in self.run("compactions", session)},
             keys={row[0]: KeyUse(*row[1:]) for row in self.run("keys", session)},
@@ -284,7 +333,7 @@ class SqliteTransaction:
     def replace(self, session: str, derived: Derived) -> None:
         for what in _EVERYTHING:
             self.run(what, session)
-        self.put[session] = None
+        self.known.states[session] = None
         if derived.state is not None:
             self.put_session(derived.state)
         for segment in derived.segments.values():
@@ -297,6 +346,16 @@ class SqliteTransaction:
             self.add_input(session, number)
         for alias in derived.aliases:
             self.add_alias(session, alias)
+
+
+def _only_messages(before: SessionState, after: SessionState) -> bool:
+    """Whether nothing but messages was added between two states of a session."""
+    return (
+        after.last - before.last == after.messages - before.messages
+        and before[8:] == after[8:]
+        and before[4:6] == after[4:6]
+        and before[:2] == after[:2]
+    )
 
 
 def _about(h: Header | None) -> tuple[str | int | None, ...]:
@@ -383,7 +442,7 @@ def reseal(connection: apsw.Connection) -> None:
     page = tx.sessions(500, None)
     while page:
         for state in page:
-            tx.put_session(state)
+            tx.write_session(state)
         page = tx.sessions(500, (page[-1].touched_at, page[-1].id))
 
 
