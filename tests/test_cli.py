@@ -23,8 +23,8 @@ from onefold.messages import decode
 from onefold.model import Claim, Json, Record
 
 COMMANDS = (
-    "demo", "init", "sessions", "show", "context", "compact", "cancel", "pin", "note", "undo", "fork", "erase",
-    "delete", "verify", "backup", "export", "import",
+    "demo", "init", "sessions", "show", "search", "context", "compact", "cancel", "pin", "note", "undo", "fork",
+    "erase", "delete", "verify", "backup", "export", "import", "mcp",
 )  # fmt: skip
 READING = (["sessions"], ["show", "talk"], ["context", "talk"], ["verify"], ["export", "talk"])
 ODD = "lone \ud800, red \x1b[31m, back \u202e, bell \x07, [bold]no[/bold] :smile:\nsecond line"

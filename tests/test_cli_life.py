@@ -22,7 +22,7 @@ from onefold.compaction.run import whoami
 from onefold.journal.contract import Journal
 from onefold.journal.copying import take_in
 from onefold.messages import decode, encode
-from onefold.model import Claim, HolderId, Json, OpenTurn, Record
+from onefold.model import Claim, HolderId, Json, OpenTurn, Record, SessionState
 from tests.test_cli import ODD, assert_one_line, clean, program, run, talk
 
 CALL: Json = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -366,7 +366,7 @@ def test_notes_are_written_replaced_listed_and_taken_away(store: Path, call: Cal
     assert empty == "no notes in talk\n"
     assert first.startswith("rule (git) noted, #8\ncontext of talk: ")
     assert (again["number"], again["duplicate"]) == (8, True)
-    assert [(n["number"], n["kind"], n["key"], n["text"], n["actor"]) for n in listed] == [
+    assert [(n["number"], n["kind"], n["key"], n["text"], n["actor"]) for n in listed["notes"]] == [
         (9, "rule", "git", "never push to main", "bob"),
         (10, "goal", "#10", "two\nlines", None),
     ]
@@ -729,6 +729,10 @@ def life(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def states(store: onefold.Store) -> list[SessionState]:
+    return [store.session(s.id).state for s in store.sessions()]
+
+
 def test_what_is_exported_and_imported_is_exported_the_same_to_the_byte(life: Path) -> None:
     told = fine(run(life, "import", "life.jsonl", "--into", "new.db"))
     fine(run(life, "export", "--all", "--out", "again.jsonl", "--store", "new.db"))
@@ -740,7 +744,7 @@ def test_what_is_exported_and_imported_is_exported_the_same_to_the_byte(life: Pa
     assert (life / "again.jsonl").read_bytes() == (life / "life.jsonl").read_bytes()
     assert fine(run(life, "verify", "--store", "new.db"))
     with onefold.open(life / "life.db") as old, onefold.open(life / "new.db") as new:
-        assert [*new.sessions()] == [*old.sessions()]
+        assert states(new) == states(old)
         for id in ("talk", "a-fork", "z-fork-of-the-fork", "other"):
             assert new.session(id, create=False).context() == old.session(id, create=False).context()
         assert new.resolve("also-talk") == "talk"
@@ -1160,3 +1164,16 @@ def test_what_was_edited_by_hand_so_that_no_context_can_be_made_is_refused(
     assert "make no sense" in done.stderr + done.stdout or "makes no sense" in done.stderr + done.stdout
     with onefold.open(store.parent / "new.db") as opened:
         assert list(opened.sessions()) == []
+
+
+def test_what_is_erased_leaves_the_search_index_too(store: Path, call: Call) -> None:
+    with onefold.open(store) as opened:
+        number = opened.session("talk").append({"role": "user", "content": "my xylophone"}).numbers[0]
+    assert "xylophone" in fine(call("search", "xylophone"))
+    index = store.with_name(f"{store.name}.search")
+    assert b"xylophone" in index.read_bytes()
+
+    fine(call("erase", "talk", number, "--yes"))
+
+    assert b"xylophone" not in index.read_bytes()
+    assert call("search", "xylophone").returncode == 1

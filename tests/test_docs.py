@@ -25,7 +25,7 @@ from onefold.cli.app import app
 from onefold.journal import history, marks, turns
 from onefold.messages import draft
 from onefold.messages.codecs import FORMATS
-from onefold.model import Claim, HolderId, Record, TurnClaim
+from onefold.model import Claim, Fact, HolderId, Record, Spent, Summary, TurnClaim
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -284,7 +284,11 @@ def test_every_option_on_the_names_page_is_one_of_its_command() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # an app with commands makes a group
 
     named = {(name, option) for name, rest in rows for option in re.findall(r"`(--[\w-]+)", rest)}
-    lost = [(n, o) for n, o in named if not any(o in parameter.opts for parameter in commands[n].params)]
+    lost = [
+        (n, o)
+        for n, o in named
+        if not any(o in (*parameter.opts, *parameter.secondary_opts) for parameter in commands[n].params)
+    ]
 
     assert named
     assert sorted(lost) == []
@@ -349,13 +353,19 @@ def _compactions(store: onefold.Store, session: onefold.Session, clock: list[flo
     session.append({"role": "assistant", "content": "A test needs the network."})
     for trigger, actor in (("threshold", "builder"), ("manual", "ana")):
         journal.request(session.id, trigger=trigger, base=1, attempts=2, actor=actor)
-    journal.fail(_claimed(journal.claim(session.id, _WHO)), "the summary is empty", 2.0)
+    claim = _claimed(journal.claim(session.id, _WHO))
+    journal.fail(claim, "the summary is empty", 2.0, refusal="empty", spent=Spent(1, 310, 1, 0.0004))
     clock[0] += 2.0
     journal.fail(_claimed(journal.claim(session.id, _WHO)), "TimeoutError: no answer", 2.0)
     journal.request(session.id, trigger="overflow", base=1, instructions="Keep file names.")
     follow_up = draft({"role": "user", "content": "Go on."}, ids)
     claim = _claimed(journal.claim(session.id, _WHO))
-    journal.commit(claim, "Ana asked why the build fails.", 3, kept=(2,), follow_up=follow_up)
+    summary = Summary(
+        "Ana asked why the build fails.", by="small-model", spent=Spent(1, 312, 9, 0.0005),
+        instead_of=("large-model: unavailable",),
+    )  # fmt: skip
+    facts = (Fact("identifier", "build command", "The build command is make all.", 2),)
+    journal.commit(claim, summary, 3, kept=(2,), facts=facts, follow_up=follow_up)
     session.take()
     journal.request(session.id)
     session.cancel()

@@ -24,6 +24,7 @@ ERRORS = {
     "InvalidMessage": "OnefoldError",
     "TooLarge": "InvalidMessage",
     "CompactionDisabled": "OnefoldError",
+    "SummarizerFailed": "OnefoldError",
     "CommitRefused": "OnefoldError",
     "Superseded": "CommitRefused",
     "Cancelled": "CommitRefused",
@@ -33,16 +34,16 @@ ERRORS = {
     "OutcomeUnknown": "OnefoldError",
 }
 THINGS = {
-    "Appended", "Compaction", "CompactResult", "Context", "Deleted", "Erased", "Finding", "Holder", "Material", "Note",
-    "OpenTurn", "Policy", "Record", "Report", "Segment", "Session", "SessionState", "Store", "Summarizer", "Summary",
-    "Turn", "extract", "open",
+    "Appended", "Compaction", "CompactResult", "Compactor", "Context", "Deleted", "Erased", "Fact", "Finding", "Holder",
+    "Limits", "Material", "Note", "OpenTurn", "Policy", "Record", "Report", "Segment", "Session", "SessionState",
+    "Spent", "Store", "Summarizer", "Summary", "Turn", "extract", "open",
 }  # fmt: skip
 STORE = {
     "address", "backup", "close", "compactions", "delete", "forks", "incarnation", "resolve", "scrub", "session",
     "sessions", "verify",
 }  # fmt: skip
 SESSION = {
-    "alias", "aliases", "append", "cancel", "compact", "compactions", "context", "erase", "follow", "fork", "head",
+    "alias", "aliases", "append", "cancel", "compact", "compactions", "context", "erase", "facts", "follow", "fork", "head",
     "holder", "keep", "note", "notes", "observe", "open_turn", "pin", "pins", "queue", "read", "redo", "rewind",
     "segments", "state", "stop_turn", "take", "turn", "undo", "unpin",
 }  # fmt: skip
@@ -60,11 +61,15 @@ FIELDS = {
     onefold.CompactResult: ["id", "state", "changed", "joined", "applied", "cause", "segment"],
     onefold.Context: [
         "messages", "tokens", "segment", "numbers", "formats", "summary", "left_out", "last", "pinned", "notes",
+        "facts",
     ],
     onefold.Deleted: ["session", "records", "forks", "wiped"],
     onefold.Erased: ["session", "numbers", "summaries", "forks", "compaction", "wiped"],
     onefold.Holder: ["host", "pid", "thread", "agent", "nonce", "since", "until"],
-    onefold.Material: ["session", "previous", "records", "instructions", "max_tokens", "attempt"],
+    onefold.Material: ["session", "previous", "records", "instructions", "max_tokens", "attempt", "facts", "refused",
+                      "stopped"],
+    onefold.Fact: ["kind", "key", "text", "source", "by", "until"],
+    onefold.Spent: ["calls", "input_tokens", "output_tokens", "cost"],
     onefold.Record: ["number", "id", "kind", "at", "body", "format", "header", "key", "turn", "actor"],
     onefold.Note: ["number", "kind", "text", "key", "actor", "at"],
     onefold.OpenTurn: ["id", "number", "owner", "holder", "since", "until"],
@@ -72,7 +77,7 @@ FIELDS = {
         "number", "base", "cut", "source", "at", "compaction", "summary", "kept", "tokens_before", "tokens_after",
         "hidden", "redo", "keeper",
     ],
-    onefold.Summary: ["text", "cut_off", "by"],
+    onefold.Summary: ["text", "cut_off", "by", "facts", "settled", "spent", "instead_of"],
 }  # fmt: skip
 
 

@@ -1,8 +1,10 @@
 """onefold keeps an AI agent's conversation safe while its context is compacted, again and again."""
 
 from onefold.compaction.context import Context
+from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Material, Summarizer, extract
+from onefold.compactor import Compactor
 from onefold.errors import (
     Busy,
     Cancelled,
@@ -19,6 +21,7 @@ from onefold.errors import (
     StoreError,
     StoreTooNew,
     StoreUnavailable,
+    SummarizerFailed,
     Superseded,
     TooLarge,
     TurnLost,
@@ -29,6 +32,7 @@ from onefold.model import (
     CompactResult,
     Deleted,
     Erased,
+    Fact,
     Finding,
     Holder,
     Note,
@@ -37,6 +41,7 @@ from onefold.model import (
     Report,
     Segment,
     SessionState,
+    Spent,
     Summary,
 )
 from onefold.session import Session
@@ -51,13 +56,16 @@ __all__ = [
     "CompactResult",
     "Compaction",
     "CompactionDisabled",
+    "Compactor",
     "Context",
     "Deleted",
     "Erased",
+    "Fact",
     "Finding",
     "Holder",
     "InvalidMessage",
     "KeyConflict",
+    "Limits",
     "Material",
     "Moved",
     "NotNow",
@@ -72,12 +80,14 @@ __all__ = [
     "Session",
     "SessionNotFound",
     "SessionState",
+    "Spent",
     "Store",
     "StoreDamaged",
     "StoreError",
     "StoreTooNew",
     "StoreUnavailable",
     "Summarizer",
+    "SummarizerFailed",
     "Summary",
     "Superseded",
     "TooLarge",

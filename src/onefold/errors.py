@@ -52,7 +52,7 @@ class InvalidMessage(OnefoldError):
 
 
 class TooLarge(InvalidMessage):
-    """The message, or the summary, is over the limit. Nothing was written."""
+    """A message, a summary or a note is over its limit, or a context over the hard one. Nothing was written."""
 
 
 class CompactionDisabled(OnefoldError):

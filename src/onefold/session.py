@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableSet, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import get_args
 
@@ -24,6 +25,7 @@ from onefold.model import (
     CompactResult,
     Draft,
     Erased,
+    Fact,
     ForkKind,
     Holder,
     Ids,
@@ -142,16 +144,18 @@ class Session:
         wait: bool | float = True,
         base: int | None = None,
         follow_up: Json | None = None,
+        policy: Policy | None = None,
     ) -> CompactResult:
         """Makes the context smaller, once, whoever else asks for it at the same time.
 
         It is for the segment this handle saw last, by `context()` or by the last `compact()`: if somebody compacted
         that one meanwhile, there is nothing to do, and the result says so. `follow_up` is an input that the next
-        turn takes, written together with the summary.
+        turn takes, written together with the summary. `policy` is for this call, instead of the store's; switched off
+        by either (`enabled=False`), it is `CompactionDisabled`, whatever the trigger.
         """
         call = self._compacting(
             summarizer or self._summarizer or extract,
-            trigger=trigger, instructions=instructions, wait=wait, base=base, follow_up=follow_up,
+            trigger=trigger, instructions=instructions, wait=wait, base=base, follow_up=follow_up, policy=policy,
         )  # fmt: skip
         return self._compacted(compact(call, self._journal))
 
@@ -228,6 +232,18 @@ class Session:
         """The facts that hold now."""
         return self._standing().notes
 
+    def facts(self) -> tuple[Fact, ...]:
+        """The ledger: what was found worth carrying word for word from before the cut, and holds now.
+
+        A note of the same kind and key takes a fact's place, and one with an empty text takes it away.
+        """
+
+        def look(tx: Transaction) -> tuple[Fact, ...]:
+            state = view.known(tx, self.id)
+            return boundary(tx, self.id, state.head, state.last + 1).facts
+
+        return self._journal.backend.read(look)
+
     # ------------------------------------------------------------------ going back, and branching off
 
     def undo(self) -> Segment:
@@ -293,13 +309,13 @@ class Session:
 
     def _compacting(
         self, summarizer: Summarizer, *, trigger: str, instructions: str | None, wait: bool | float, base: int | None,
-        follow_up: Json | None,
+        follow_up: Json | None, policy: Policy | None = None,
     ) -> Call:  # fmt: skip
         return Call(
             self._journal,
             self.id,
             summarizer,
-            self._policy,
+            self._policy if policy is None else replace(policy, enabled=policy.enabled and self._policy.enabled),
             self._runner,
             base=base or self._measured or self.head,
             trigger=trigger,

@@ -9,11 +9,12 @@ try:
 except ModuleNotFoundError as _missing:
     raise ImportError("onefold.aio needs anyio, which is an extra: pip install 'onefold[aio]'") from _missing
 
+from onefold.aio.compactor import Compactor
 from onefold.aio.journal import Journal
 from onefold.aio.session import Session
 from onefold.aio.store import Store, open
 from onefold.aio.turn import Turn
 
-__all__ = ["Journal", "Session", "Store", "Turn", "open"]
+__all__ = ["Compactor", "Journal", "Session", "Store", "Turn", "open"]
 
 del _anyio

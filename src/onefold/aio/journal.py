@@ -18,6 +18,7 @@ from onefold.model import (
     Claim,
     Compaction,
     Draft,
+    Fact,
     Held,
     Holder,
     HolderId,
@@ -26,11 +27,13 @@ from onefold.model import (
     Requested,
     Segment,
     SessionState,
+    Spent,
     Summary,
     TurnClaim,
 )
 
 T = TypeVar("T")
+_NOTHING = Spent()
 
 
 @documented(sync.Journal)
@@ -116,15 +119,24 @@ class Journal:
         cut: int | None = None,
         *,
         kept: Sequence[int] = (),
+        facts: Sequence[Fact] = (),
         follow_up: Draft | None = None,
         alias: str | None = None,
     ) -> Segment:
         return await in_thread(
-            partial(self._journal.commit, claim, summary, cut, kept=kept, follow_up=follow_up, alias=alias)
+            partial(self._journal.commit, claim, summary, cut, kept=kept, facts=facts, follow_up=follow_up, alias=alias)
         )
 
-    async def fail(self, claim: Claim, error: str, retry_after: float | None) -> Compaction:
-        return await in_thread(partial(self._journal.fail, claim, error, retry_after))
+    async def fail(
+        self,
+        claim: Claim,
+        error: str,
+        retry_after: float | None,
+        *,
+        refusal: str | None = None,
+        spent: Spent = _NOTHING,
+    ) -> Compaction:
+        return await in_thread(partial(self._journal.fail, claim, error, retry_after, refusal=refusal, spent=spent))
 
     async def cancel(
         self, session: str, compaction: str | None = None, *, actor: str | None = None

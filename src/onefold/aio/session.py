@@ -14,6 +14,7 @@ from onefold.aio.summaries import InLoop
 from onefold.aio.threads import Later, Opening, documented, in_thread
 from onefold.aio.turn import Turn
 from onefold.compaction.context import Context
+from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Summarizer, extract
 from onefold.model import (
     MANUAL,
@@ -21,6 +22,7 @@ from onefold.model import (
     Compaction,
     CompactResult,
     Erased,
+    Fact,
     ForkKind,
     Holder,
     Json,
@@ -95,6 +97,7 @@ class Session:
         wait: bool | float = True,
         base: int | None = None,
         follow_up: Json | None = None,
+        policy: Policy | None = None,
     ) -> CompactResult:
         """Makes the context smaller, once, whoever else asks for it at the same time.
 
@@ -112,6 +115,7 @@ class Session:
                 wait=wait,
                 base=base,
                 follow_up=follow_up,
+                policy=policy,
             )
         )
         try:
@@ -189,6 +193,9 @@ class Session:
 
     async def notes(self) -> tuple[Note, ...]:
         return await in_thread(self._session.notes)
+
+    async def facts(self) -> tuple[Fact, ...]:
+        return await in_thread(self._session.facts)
 
     # ------------------------------------------------------------------ going back, and branching off
 

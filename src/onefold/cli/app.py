@@ -18,8 +18,10 @@ from onefold.cli import (
     fork,
     imports,
     init,
+    mcp,
     note,
     pin,
+    search,
     sessions,
     show,
     undo,
@@ -70,6 +72,7 @@ app.command("demo")(demo.command)
 app.command("init")(init.command)
 app.command("sessions")(sessions.command)
 app.command("show")(show.command)
+app.command("search")(search.command)
 app.command("context")(context.command)
 app.command("compact")(compact.command)
 app.command("cancel")(cancel.command)
@@ -83,3 +86,4 @@ app.command("verify")(verify.command)
 app.command("backup")(backup.command)
 app.command("export")(export.command)
 app.command("import")(imports.command)
+app.command("mcp")(mcp.command)

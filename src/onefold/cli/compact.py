@@ -1,4 +1,4 @@
-"""`onefold compact`: by hand, without a model."""
+"""`onefold compact`: by hand, with the summarizer of the config file or without a model."""
 
 from __future__ import annotations
 
@@ -10,16 +10,24 @@ from typing import Annotated
 import typer
 
 import onefold
-from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
+from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WrongUse, config_path, open_store, settings
 from onefold.cli.output import as_json, plain, refuse, refusing, safe, say
 from onefold.model import CompactResult, Holder, Segment
 
 
 def command(
     session: SessionArgument,
+    *,
     instructions: Annotated[
         str | None,
         typer.Option("--instructions", metavar="TEXT", help="Kept with the request, for whoever works on it."),
+    ] = None,
+    summarizer: Annotated[
+        str | None,
+        typer.Option("--summarizer", metavar="KIND", help="Who writes the summary: extract, openai or anthropic."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="The model that writes the summary.")
     ] = None,
     wait: Annotated[float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for it.")] = 60.0,
     store: StoreOption = None,
@@ -27,18 +35,21 @@ def command(
 ) -> None:
     """Makes a session's context smaller, now.
 
-    The summary is made without a model: the beginnings of what was said. If another process is at it already, this
-    one waits for it and pays nothing. No message is deleted: `onefold show` still shows them all. Prints the context's
-    size before and after; or why nothing changed, and then the exit code is 1.
+    The summary is written as `[summarizer]` in the config file says. Without such a section it is made without a
+    model: the beginnings of what was said. --summarizer and --model go before the file. If another process is at it
+    already, this one waits for it and pays nothing. No message is deleted: `onefold show` still shows them all. Prints
+    the context's size before and after; or why nothing changed, and then the exit code is 1.
 
     \b
     Example:
       onefold compact my-session --wait 10
+      onefold compact my-session --summarizer extract
     """
+    chosen = _summarizer(summarizer, model)
     with _engine_silent(), open_store(store) as opened:
         found = opened.session(session, create=False)
         with refusing():
-            result = found.compact(onefold.extract, instructions=instructions, wait=wait)
+            result = found.compact(chosen, instructions=instructions, wait=wait)
         opens = next(s for s in found.segments() if s.number == result.segment)
         holder = found.holder()
     if json:
@@ -50,6 +61,25 @@ def command(
     if not result.changed:
         refuse(f"session {session!r} is as it was: {_why_not(result, holder, wait)}")
     say(_what_changed(result, opens, session))
+
+
+def _summarizer(kind: str | None, model: str | None) -> onefold.Summarizer:
+    section = settings().get("summarizer", {})
+    if not isinstance(section, dict):
+        raise WrongUse(
+            f"the config file {config_path()} says summarizer = {section!r}; make it a section: [summarizer]"
+        )
+    if kind is not None and kind != section.get("kind"):
+        section = {"kind": kind}  # what is written for another kind is not meant for this one
+    if model is not None:
+        section = {**section, "model": model}
+    if not section:
+        return onefold.extract
+    if "kind" not in section:
+        raise WrongUse("whose model? add --summarizer openai or --summarizer anthropic, or a kind in the config file")
+    from onefold.summarizers import from_config
+
+    return from_config(section)
 
 
 @contextlib.contextmanager

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from onefold.cli.note import print_note
+from onefold.cli.note import print_fact, print_note
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
 from onefold.cli.output import as_json, count, listed, plain, safe, safe_lines, say, short, text_width
 from onefold.cli.sessions import fork_kind
 from onefold.cli.words import numbered, said, turn_words
 from onefold.compaction.context import Context
 from onefold.journal import view
-from onefold.messages.frame import noted
+from onefold.messages.frame import noted, stated
 from onefold.model import Record, Segment
 from onefold.session import Session
 from onefold.store import Store
@@ -70,6 +70,8 @@ class Page:
                 self._fold()
             elif number == 0 and context.notes and body == {"role": "user", "content": noted(context.notes)}:
                 self._notes()
+            elif number == 0 and context.facts and body == {"role": "user", "content": stated(context.facts)}:
+                self._facts()
             elif number == 0:
                 self._message("", "tool", 0, "(made up: this call got no result)")
             else:
@@ -113,6 +115,11 @@ class Page:
         self._enter("notes: in every context, word for word")
         for note in self._context.notes:
             print_note(note, self._now)
+
+    def _facts(self) -> None:
+        self._enter("facts: carried from before the cut, word for word")
+        for fact in self._context.facts:
+            print_fact(fact)
 
     def _fold(self) -> None:
         holds = self._segment(self._begins.summary or self._begins.number)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
 from onefold.cli.output import as_json, clock_time, count, listed, plain, refusing, safe, say
 from onefold.cli.rehearsal import rehearsal
-from onefold.cli.removal import YesOption, confirm, print_forks, print_last_words
+from onefold.cli.removal import YesOption, confirm, print_forks, print_last_words, wiped_from_index
 from onefold.model import Deleted
 from onefold.store import Store
 
@@ -34,6 +36,7 @@ def command(
         confirm(yes, json=json)
         with refusing():
             done = opened.delete(session)
+        done = replace(done, wiped=wiped_from_index(opened) and done.wiped)
     if json:
         as_json(plain(done))
         return

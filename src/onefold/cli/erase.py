@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from onefold.cli.lines import print_messages
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
 from onefold.cli.output import as_json, count, listed, plain, refusing, safe, say
 from onefold.cli.rehearsal import rehearsal
-from onefold.cli.removal import YesOption, confirm, print_forks, print_last_words
+from onefold.cli.removal import YesOption, confirm, print_forks, print_last_words, wiped_from_index
 from onefold.cli.words import numbered
 from onefold.model import Erased
 from onefold.session import Session
@@ -48,6 +49,7 @@ def command(
         confirm(yes, json=json)
         with refusing():
             done = found.erase(*wanted)
+        done = replace(done, wiped=wiped_from_index(opened) and done.wiped)
         state = found.state
     if json:
         as_json({**plain(done), "tokens": state.tokens})

@@ -45,18 +45,24 @@ def command(
         raise WrongUse("name the sessions to export, or --all for all of them; see `onefold export --help`")
     with open_store(store) as opened:
         ids = sessions or [state.id for state in opened.sessions()]
-        found = _parents_first(opened, ids, with_parents=not no_parents)
+        found = parents_first(opened, ids, with_parents=not no_parents)
         written = 0
         with _sink(out) as write:
             for session in found:
-                for record in session.read(session.state.forked_at + 1):
-                    write(encode({"session": session.id, **plain(record)}) + "\n")
+                for line in lines(session):
+                    write(line)
                     written += 1
     if out is not None:
         line_on_stderr(f"{count(written, 'record')} of {count(len(found), 'session')} written to {out}")
 
 
-def _parents_first(store: Store, ids: list[str], *, with_parents: bool) -> list[Session]:
+def lines(session: Session) -> Iterator[str]:
+    """A session's own records, one line each: a fork's begin after the record it was forked at."""
+    for record in session.read(session.state.forked_at + 1):
+        yield encode({"session": session.id, **plain(record)}) + "\n"
+
+
+def parents_first(store: Store, ids: list[str], *, with_parents: bool) -> list[Session]:
     """The sessions, each once, in an order in which they can be taken in again."""
     named = {session.id: session for session in (store.session(id, create=False) for id in ids)}
     order: dict[str, Session] = {}

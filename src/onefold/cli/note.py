@@ -9,7 +9,7 @@ import typer
 
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WrongUse, open_store
 from onefold.cli.output import ago, as_json, count, plain, refusing, safe, safe_lines, say
-from onefold.model import Note
+from onefold.model import Fact, Note
 
 
 def command(  # noqa: PLR0917  a parameter here is an option there
@@ -28,11 +28,11 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Writes a fact down for every context; or lists them.
+    """Writes a fact down for every context; or lists them, with those that compactions found by themselves.
 
     Prints the note's number, and the context's size before and after. A later note of the same kind and key takes its
-    place. A note without a key is known by its number: --key '#12'. Without a text it lists the notes and writes
-    nothing. To take away a note that is not there is refused with exit code 1.
+    place, or that of such a fact. A note without a key is known by its number: --key '#12'. Without a text it lists
+    them and writes nothing. To take away what is not there is refused with exit code 1.
 
     \b
     Examples:
@@ -48,11 +48,14 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         if kind is not None:
             with refusing():
                 number = found.note(kind, text or "", key, actor=actor)
-        notes = found.notes()
+        notes, facts = found.notes(), found.facts()
         after = found.state
         now = opened.journal.backend.read(lambda tx: tx.now)
     if kind is None:
-        as_json(list(notes)) if json else _list(found.id, notes, now)
+        if json:
+            as_json({"session": found.id, "notes": plain(notes), "facts": plain(facts)})
+        else:
+            _list(found.id, notes, facts, now)
     elif json:
         done = {"session": found.id, "number": number, "duplicate": after.last == before.last, "notes": plain(notes)}
         as_json({**done, "tokens_before": before.tokens, "tokens_after": after.tokens})
@@ -77,13 +80,25 @@ def _sensible(kind: str | None, text: str | None, key: str | None, actor: str | 
             raise WrongUse(f"{name} {value!r:.80} will not do: use 1 to 512 printable characters")
 
 
-def _list(session: str, notes: Sequence[Note], now: float) -> None:
+def _list(session: str, notes: Sequence[Note], facts: Sequence[Fact], now: float) -> None:
     if not notes:
         say(f"no notes in {safe(session)}")
-        return
-    say(f"{count(len(notes), 'note')} in every context of {safe(session)}:", style="bold")
+    else:
+        say(f"{count(len(notes), 'note')} in every context of {safe(session)}:", style="bold")
     for note in notes:
         print_note(note, now)
+    if facts:
+        say(f"{count(len(facts), 'fact')} carried from before the cut, word for word:", style="bold")
+    for fact in facts:
+        print_fact(fact)
+
+
+def print_fact(fact: Fact) -> None:
+    """A line of the ledger whole, with the key by which a note can take its place."""
+    where = f", from #{fact.source}" if fact.source else ""
+    say(f"  {safe(f'{fact.kind}, key {fact.key}{where}')}", style="dim")
+    for line in safe_lines(fact.text):
+        say(f"         {line}")
 
 
 def print_note(note: Note, now: float) -> None:

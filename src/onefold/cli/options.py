@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -52,17 +52,22 @@ def config_path() -> Path:
     return Path(named) if named else _home("XDG_CONFIG_HOME", ".config") / "onefold" / "config.toml"
 
 
-def _configured() -> str | None:
+def settings() -> dict[str, Any]:
+    """What the config file says; nothing if there is none."""
     path = config_path()
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if os.environ.get("ONEFOLD_CONFIG"):
             raise WrongUse(f"there is no config file {path}, which ONEFOLD_CONFIG names") from None
-        return None
+        return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise WrongUse(f"the config file {path} cannot be read: {error}") from None
-    store = settings.get("store")
+
+
+def _configured() -> str | None:
+    path = config_path()
+    store = settings().get("store")
     if store is None:
         return None
     if not isinstance(store, str) or not store:

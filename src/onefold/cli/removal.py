@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
 from onefold.cli.options import WrongUse
 from onefold.cli.output import line_on_stderr, listed, safe, say
+from onefold.store import Store
 
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 
@@ -31,8 +33,20 @@ def print_forks(forks: tuple[str, ...]) -> None:
         say(f"forks that see it as their past, and no longer will: {safe(listed(forks))}", style="yellow")
 
 
+def wiped_from_index(store: Store) -> bool:
+    """Takes what is gone out of the search index as well, if there is one. True if none of it is left there."""
+    if not Path(f"{store.address.removeprefix('sqlite:')}.search").exists():
+        return True
+    from onefold.recall import Recall
+
+    return Recall(store).scrub()
+
+
 def print_last_words(wiped: bool) -> None:
     if not wiped:
-        say("the store's files may still hold it: a reader was in the way, or the store is large.", style="yellow")
+        say(
+            "the store's files or its search index may still hold it: a reader was in the way, or they are large.",
+            style="yellow",
+        )
         say("say it again later, or call Store.scrub(), which rewrites the store while writers wait", style="yellow")
     say("backups, exports and other copies still have it", style="yellow")

@@ -51,7 +51,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         acting = rehearsal(opened).session(found.id, create=False) if dry_run else found
         with refusing():
             after = acting.redo() if redo else acting.undo() if to is None else acting.rewind(to)
-        changed = _changed(opened.journal, found.id, before, after)
+        changed = changed_between(opened.journal, found.id, before, after)
     if json:
         as_json(
             {
@@ -87,7 +87,7 @@ def _as_it_is(journal: Journal, session: Session) -> tuple[Segment, OpenTurn | N
     return head, session.open_turn(), journal.backend.read(lambda tx: tx.now)
 
 
-def _changed(journal: Journal, session: str, before: Segment, after: Segment) -> list[Record]:
+def changed_between(journal: Journal, session: str, before: Segment, after: Segment) -> list[Record]:
     """The messages and notes that one view hides and the other shows, whichever way it went."""
 
     def only(here: Ranges, there: Ranges) -> list[tuple[int, int]]:

@@ -56,6 +56,8 @@ class Boundary:
     pinned: tuple[Record, ...]
     standing: Standing
     facts: tuple[Fact, ...] = ()
+    carried: tuple[Fact, ...] = ()
+    """The facts of the segment, whether or not they hold now."""
 
 
 def boundary(tx: Transaction, session: str, number: int, stop: int) -> Boundary:
@@ -66,6 +68,7 @@ def boundary(tx: Transaction, session: str, number: int, stop: int) -> Boundary:
         raise OnefoldError(f"session {session!r} has no segment {number}; its newest are {known or 'none'}")
     told = view.told(tx, session, segment)
     kept = (view.record(tx, session, n) for n in segment.kept)
+    carried = view.facts(told)
     standing = view.standing(tx, session, stop, segment.hidden)
     return Boundary(
         segment,
@@ -73,7 +76,8 @@ def boundary(tx: Transaction, session: str, number: int, stop: int) -> Boundary:
         tuple(r for r in kept if r is not None and r.kind == MESSAGE),
         tuple(r for r in view.pinned_messages(tx, session, standing, segment.cut) if r.number not in segment.kept),
         standing,
-        current(view.facts(told), notes=standing.notes, dropped=standing.dropped, hidden=segment.hidden),
+        current(carried, notes=standing.notes, dropped=standing.dropped, hidden=segment.hidden),
+        carried,
     )
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from onefold.compaction.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     limit: int = 128_000
-    """The model's window in tokens."""
+    """The model's window in tokens, if `limits` does not say more."""
+    limits: Limits | None = None
+    """What a model takes that is not among `models`: by default `limit` with an eighth of it, at most 8,000, for
+    output."""
+    models: Mapping[str, Limits] = field(default_factory=dict, hash=False)
+    """What each model takes, by the name that `Compactor` is given."""
     tail_tokens: int = 8_000
     """How much of the newest conversation stays verbatim, at most."""
     tail_share: float = 0.25
@@ -49,6 +57,15 @@ class Policy:
             raise ValueError("attempts, limit, tail_messages and summary_tokens are at least 1")
         if not 0 <= self.shrink < 1 or not 0 <= self.tail_share < 1:
             raise ValueError("shrink and tail_share are shares: from 0 up to, but not including, 1")
+
+        if wrong := [name for name, of in self.models.items() if type(of) is not Limits]:
+            raise ValueError(f"models maps names to Limits, and for {wrong[0]!r} it has something else")
+        object.__setattr__(self, "models", dict(self.models))
+
+    def of(self, model: str | None = None) -> Limits:
+        """The limits of a model; of one that is not among `models`, those of any."""
+        any_model = self.limits or Limits(self.limit, min(8_000, self.limit // 8))
+        return any_model if model is None else self.models.get(model, any_model)
 
     def retry_after(self, attempt: int) -> float:
         return self.backoff[min(attempt, len(self.backoff)) - 1] if self.backoff else 0.0

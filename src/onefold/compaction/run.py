@@ -31,7 +31,7 @@ from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages.codecs import estimate
 from onefold.messages.frame import stated
-from onefold.messages.groups import Numbered
+from onefold.messages.groups import LEADING, Numbered
 from onefold.model import (
     Claim,
     Compaction,
@@ -78,6 +78,9 @@ class Work:
 
     previous: str | None
     facts: tuple[Fact, ...]
+    """The ledger as it holds now."""
+    carried: tuple[Fact, ...]
+    """The same with what is hidden by a note or a later message, which may be taken back."""
     kept: tuple[Record, ...]
     messages: tuple[Record, ...]
     tokens: int
@@ -177,25 +180,33 @@ class Attempt:
         gone = [r for r in (*work.kept, *cut_away) if r.number not in stays]
         removed = _tokens(gone) + _told_tokens(work)
         current = self._journal.compaction(claim.session, claim.compaction)
-        made = call(
-            self._summarizer,
-            Material(
-                session=claim.session,
-                previous=work.previous,
-                records=cut_away,
-                instructions=current.instructions,
-                max_tokens=budget(removed, policy.summary_tokens),
-                attempt=claim.attempt,
-                facts=work.facts,
-                refused=current.cause,
-                stopped=self._stopped,
-            ),
+        material = Material(
+            session=claim.session,
+            previous=work.previous,
+            records=cut_away,
+            instructions=current.instructions,
+            max_tokens=budget(removed, policy.summary_tokens),
+            attempt=claim.attempt,
+            facts=work.facts,
+            refused=current.cause,
+            stopped=self._stopped,
         )
-        facts = _ledger(work, cut_away, made, policy) if policy.ledger_tokens else ()
+        made = call(self._summarizer, material)
+        # A ledger that grew by all that a cut saves would leave no room for a summary.
+        most = min(policy.ledger_tokens, max(_fact_tokens(work.facts), removed // 4))
+        facts = _ledger(work, cut_away, planned.kept, made, most)
         # The whole context has to shrink by that share, and only this part of it can.
         share = min(1.0, policy.shrink * work.tokens / max(1, removed))
-        room = max(0, removed - _fact_tokens(facts))
-        wrong = complaint(made, previous=work.previous, replaces=room, shrink=share, facts=work.facts)
+        room = removed - _fact_tokens(facts)
+        wrong = complaint(
+            made,
+            previous=work.previous,
+            replaces=room,
+            shrink=share,
+            facts=work.facts,
+            said=[material.text(r) for r in cut_away],
+            limit=material.max_tokens,
+        )
         if wrong is not None:
             self._fail(wrong.words, policy.retry_after(claim.attempt), refusal=wrong.name, spent=made.spent)
             return
@@ -305,6 +316,13 @@ class Call:
                 return self._result(current, asked)
             return Pause(version, until)
 
+    def stands(self) -> CompactResult:
+        """How it stands after its first step, for a caller that does not wait for its end."""
+        asked = self._asked
+        if asked is None or asked.compaction is None:
+            raise OnefoldError(f"session {self.session!r}: this call has not begun, or there is nothing to compact")
+        return self._result(self._journal.compaction(self.session, asked.compaction.id), asked)
+
     def hand_back(self) -> None:
         """Gives its own attempt back, if it has one, because its caller does not wait for it any more."""
         if self._own is not None:
@@ -369,6 +387,7 @@ def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda:
     return Work(
         previous=base.summary,
         facts=base.facts,
+        carried=base.carried,
         kept=base.kept,
         messages=tuple(messages),
         tokens=state.tokens,
@@ -441,13 +460,18 @@ def _fact_tokens(facts: Sequence[Fact]) -> int:
     return estimate(stated(facts)) if facts else 0
 
 
-def _ledger(work: Work, cut_away: tuple[Record, ...], made: Summary, policy: Policy) -> tuple[Fact, ...]:
+def _ledger(
+    work: Work, cut_away: tuple[Record, ...], kept: tuple[int, ...], made: Summary, room: int
+) -> tuple[Fact, ...]:
     """What the next segment carries word for word."""
+    if not room:
+        return ()
     stays = work.messages[len(cut_away) :]
+    said = [r for r in cut_away if not (r.number in kept and r.header is not None and r.header.role in LEADING)]
     return carried(
-        work.facts,
-        [*extracted(cut_away), *quoted(made.facts, cut_away)],
+        work.carried,
+        [*extracted(said), *quoted(made.facts, said)],
         later=extracted(stays),
         settled=made.settled,
-        room=policy.ledger_tokens,
+        room=room,
     )

@@ -439,17 +439,14 @@ class Journal:
 
     def holder(self, session: str) -> Holder | None:
         """Who works on this session's compaction now, if a lease is in force."""
+        return self.backend.read(lambda tx: self.holds(tx, self._open(tx, known(tx, session))))
 
-        def work(tx: Transaction) -> Holder | None:
-            current = self._open(tx, known(tx, session))
-            if current is None or current.holder is None or current.started_at is None:
-                return None
-            until = self.leases.held_until(tx, current)
-            if until is None:
-                return None
-            return Holder(**asdict(current.holder), since=current.started_at, until=until)
-
-        return self.backend.read(work)
+    def holds(self, tx: Transaction, current: Compaction | None) -> Holder | None:
+        """The same of one compaction, within a transaction."""
+        if current is None or current.holder is None or current.started_at is None:
+            return None
+        until = self.leases.held_until(tx, current)
+        return None if until is None else Holder(**asdict(current.holder), since=current.started_at, until=until)
 
     def compaction(self, session: str, id: str) -> Compaction:
         return self.backend.read(lambda tx: _compaction(tx, session, id))

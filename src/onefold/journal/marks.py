@@ -71,7 +71,8 @@ def note(
     source: tuple[int, ...] = (),
 ) -> int:  # fmt: skip
     """Writes a fact down that stands in every context. The same kind and key again takes its place; an empty text
-    takes it away. `source` are the messages it comes from: it goes if they are erased."""
+    takes it away, and so it does with a fact of the ledger. `source` are the messages it comes from: it goes if they
+    are erased."""
     if not kind or not kind.isprintable():
         raise InvalidMessage(f"session {session!r}: a note needs a kind, such as rule, path or goal")
     if not text.strip() and key is None:
@@ -81,19 +82,19 @@ def note(
 
     def work(tx: Transaction) -> int:
         state = known(tx, session)
-        hidden = segment(tx, session, state.head).hidden
+        head = segment(tx, session, state.head)
         for n in source:
             if (said := view.record(tx, session, n)) is None or said.kind == ERASED:
                 raise OnefoldError(f"session {session!r}: record {n}, which the note comes from, is not there any more")
-        before = view.standing(tx, session, state.last + 1, hidden).notes
+        before = view.standing(tx, session, state.last + 1, head.hidden).notes
         stands = [n for n in before if (n.kind, n.key) != (kind, key)]
         dropped = [n for n in before if (n.kind, n.key) == (kind, key)]
         if text.strip():
             if dropped and dropped[0].text == text:
                 return dropped[0].number
             stands.append(Note(state.last + 1, kind, text, key or "", actor, tx.now))
-        elif not dropped:
-            raise OnefoldError(f"session {session!r} has no note of kind {kind!r} with the key {key!r}")
+        elif not dropped and not any((f.kind, f.key) == (kind, key) for f in view.facts(view.told(tx, session, head))):
+            raise OnefoldError(f"session {session!r} has no note and no fact of kind {kind!r} with the key {key!r}")
         body: dict[str, Json] = {"kind": kind, "text": text if text.strip() else "", "key": key}
         body["tokens"] = _size(stands) - _size(before)
         if source:

@@ -196,6 +196,9 @@ class MemoryTransaction:
     def next_input(self, session: str) -> int | None:
         return min(self._shelf(session).rows.derived.inputs, default=None)
 
+    def inputs(self, session: str) -> list[int]:
+        return sorted(self._shelf(session).rows.derived.inputs)
+
     def add_alias(self, session: str, alias: str) -> None:
         if self.owner(alias) is not None:
             raise Taken(f"a session is known by {alias!r} already")

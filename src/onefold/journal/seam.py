@@ -111,6 +111,9 @@ class Transaction(Rows, Protocol):
     def segments(self, session: str) -> list[Segment]: ...
     def compactions(self, session: str | None, *, open_only: bool) -> list[Compaction]: ...
     def next_input(self, session: str) -> int | None: ...
+    def inputs(self, session: str) -> list[int]:
+        """All that wait, the longest waiting first."""
+
     def owner(self, alias: str) -> str | None:
         """The session that is known by this other id."""
 

@@ -47,7 +47,7 @@ def start(
 
     def work(tx: Transaction) -> TurnClaim | Held:
         state = known(tx, session)
-        if (current := _open(journal, tx, state)) is not None:
+        if (current := opened(journal, tx, state)) is not None:
             if tx.now < current.until:
                 return Held("held", current.until)
             state = close(journal, tx, state, "interrupted", f"its writer was not heard of again: {current.holder}")
@@ -66,7 +66,7 @@ def held(journal: Journal, session: str) -> Held | None:
     """What a start would be answered, without writing, so that those who wait only look: None if it is worth trying."""
 
     def work(tx: Transaction) -> Held | None:
-        current = _open(journal, tx, known(tx, session))
+        current = opened(journal, tx, known(tx, session))
         return Held("held", current.until) if current is not None and tx.now < current.until else None
 
     return journal.backend.read(work)
@@ -106,7 +106,7 @@ def stop(journal: Journal, session: str, *, cause: str | None = None, actor: str
 
     def work(tx: Transaction) -> OpenTurn | None:
         state = known(tx, session)
-        if (current := _open(journal, tx, state)) is not None:
+        if (current := opened(journal, tx, state)) is not None:
             tx.put_session(close(journal, tx, state, "cancelled", cause, actor=actor))
         return current
 
@@ -115,7 +115,7 @@ def stop(journal: Journal, session: str, *, cause: str | None = None, actor: str
 
 def current(journal: Journal, session: str) -> OpenTurn | None:
     """The turn that is open, and until when its writer is left alone."""
-    return journal.backend.read(lambda tx: _open(journal, tx, known(tx, session)))
+    return journal.backend.read(lambda tx: opened(journal, tx, known(tx, session)))
 
 
 def settled(tx: Transaction, turn: TurnClaim) -> Record | None:
@@ -171,7 +171,8 @@ def _unanswered(
                 yield call, waiting
 
 
-def _open(journal: Journal, tx: Transaction, state: SessionState) -> OpenTurn | None:
+def opened(journal: Journal, tx: Transaction, state: SessionState) -> OpenTurn | None:
+    """The turn that is open, within a transaction."""
     started = tx.record(state.id, state.turn) if state.turn else None
     if started is None or started.turn is None:
         return None

@@ -17,8 +17,8 @@ _CLOSING = "[End of the summary. The conversation goes on below.]"
 
 
 def framed(summary: str) -> str:
-    """A summary as a model sees it."""
-    return f"{_OPENING}\n\n{summary}\n\n{_CLOSING}"
+    """A summary as a model sees it. It cannot end its frame: such a line in it is quoted."""
+    return f"{_OPENING}\n\n{summary.replace(_CLOSING, f'> {_CLOSING}')}\n\n{_CLOSING}"
 
 
 _NOTES = "[Notes on this conversation, kept word for word. They hold now, whatever else was said earlier.]"

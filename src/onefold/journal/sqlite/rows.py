@@ -273,6 +273,9 @@ class SqliteTransaction:
         number: int | None = self.run("next_input", session)[0][0]
         return number
 
+    def inputs(self, session: str) -> list[int]:
+        return sorted(number for (number,) in self.run("inputs", session))
+
     def add_alias(self, session: str, alias: str) -> None:
         try:
             self.run("add_alias", alias, session)

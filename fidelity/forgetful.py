@@ -1,0 +1,46 @@
+"""A summarizer that writes well and remembers nothing that was planted."""
+
+from __future__ import annotations
+
+from onefold import Material
+
+_TEXTS = (
+    (
+        "The conversation opened with introductions and a first round of questions. The user described the "
+        "situation in broad strokes, and the assistant looked around with its tools, reported what it saw, and "
+        "suggested where to begin. Several points were settled along the way, and both sides agreed to continue "
+        "step by step."
+    ),
+    (
+        "Work continued in good spirits. A number of lookups were made, some of them twice, and their output was "
+        "discussed in detail. The user gave further guidance on how things ought to be done, which the assistant "
+        "acknowledged. Nothing was left hanging when this part ended."
+    ),
+    (
+        "In this part they turned to the remaining questions. There was some back and forth about earlier "
+        "arrangements, a few of which were adjusted, and the assistant took note of them. Progress was steady, "
+        "with the occasional detour into small talk and anecdotes from former jobs."
+    ),
+    (
+        "After a short break the topic shifted. The assistant gathered more material, compared it with what was "
+        "known, and presented its impressions. The user was content on the whole, corrected a thing or two, and "
+        "asked for a closer look at whatever seemed odd."
+    ),
+    (
+        "Most of the latest exchanges were about tidying up. Open ends were collected, answers given, and the plan "
+        "for the coming days was reviewed. Both agreed that the essentials were in place and that the rest could "
+        "be handled as it comes up."
+    ),
+)
+
+
+class Forgetful:
+    """Another fluent text each time, whatever it is given; the summary before it is not carried on either."""
+
+    def __init__(self) -> None:
+        self._made = 0
+
+    def __call__(self, material: Material) -> str:
+        text = _TEXTS[self._made % len(_TEXTS)]
+        self._made += 1
+        return text

@@ -1,0 +1,42 @@
+"""`onefold mcp`: recall as tools for any agent that speaks the Model Context Protocol."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from onefold.cli.options import StoreOption, open_store
+from onefold.recall import Follower, Recall, Tools
+
+
+def command(
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="SESSION", help="This session only; without it, all.", show_default=False),
+    ] = None,
+    index: Annotated[
+        bool, typer.Option("--index/--no-index", help="Keep an index beside the store, or read the journal each time.")
+    ] = True,
+    store: StoreOption = None,
+) -> None:
+    """Serves search to an agent by the Model Context Protocol.
+
+    Prints nothing for people: it speaks the protocol on stdin and stdout. It offers three tools that only read:
+    recall_search, recall_read and recall_expand. No record is ever written; the one file that it writes is the index
+    beside the store, STORE.search, and with --no-index not even that. It ends when its client does.
+
+    \b
+    Example, as the command of a server in a client's settings:
+      onefold mcp --session my-session --store /path/to/agent.db
+    """
+    from onefold.recall.mcp import Server
+
+    with open_store(store) as opened:
+        if session is not None:
+            opened.resolve(session)
+        recall = Recall(opened, index=index)
+        with Follower(recall):
+            Server(Tools(recall, session), version("onefold")).serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -1,0 +1,400 @@
+"""What an agent's loop holds: one line wherever it may have to compact. All of them end in `Session.compact`.
+
+The rules are generators, which yield each compaction they want and are told how it ended. So they stand here once, and
+run in a program that blocks and in one that awaits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Generic, TypeAlias, TypeVar
+
+from onefold.compaction.context import Context
+from onefold.compaction.counting import Counter, counted, counter
+from onefold.compaction.limits import Gauge, Standing, Step, decide
+from onefold.compaction.policy import Policy
+from onefold.compaction.summarizers import Summarizer
+from onefold.errors import OnefoldError, TooLarge
+from onefold.journal.contract import GROWTH, segment
+from onefold.journal.refusals import compacts
+from onefold.journal.seam import Transaction
+from onefold.journal.view import known
+from onefold.model import MANUAL, OPEN, CompactResult, Segment, SessionState
+from onefold.session import Session
+from onefold.store import Store
+
+log = logging.getLogger("onefold")
+
+T = TypeVar("T")
+
+_REMEMBERED = 10_000
+"""Sessions whose gauges are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A compaction that the rules want. Whoever runs them makes it, and tells how it ended."""
+
+    session: Session
+    trigger: str
+    wait: bool | float
+    base: int | None = None
+    instructions: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T]):
+    """What the rules came to."""
+
+    answer: T
+
+
+Rules: TypeAlias = Generator[Ask, CompactResult, T]
+
+
+def advance(rules: Rules[T], told: CompactResult | OnefoldError | None = None) -> Ask | Done[T]:
+    """Lets the rules go on to the next compaction they want, or to their end."""
+    try:
+        if told is None:
+            return next(rules)
+        return rules.throw(told) if isinstance(told, OnefoldError) else rules.send(told)
+    except StopIteration as end:
+        return Done(end.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The last context that an agent was given by its handle."""
+
+    segment: int
+    estimated: int
+    model: str | None
+    overflows: int = 0
+    """How often the provider refused a context since it last took one."""
+
+
+class Compactor:
+    """Keeps an agent's contexts within what its model takes. One for all sessions and threads of a process."""
+
+    def __init__(
+        self,
+        store: Store,
+        summarizer: Summarizer | None = None,
+        policy: Policy | None = None,
+        *,
+        count: Counter | str | None = None,
+    ) -> None:
+        """By default the store's summarizer and policy. `count` counts tokens exactly: a function, or the name of a
+        vocabulary (`onefold[tokens]`); without it sizes are estimates."""
+        self._store = store
+        self._summarizer = summarizer
+        given = policy or store.policy
+        self.policy = replace(given, enabled=given.enabled and store.policy.enabled)
+        self._count = counter(count) if isinstance(count, str) else count
+        self._lock = threading.Lock()
+        self._gauges: dict[tuple[str, str | None], Gauge] = {}
+        self._sent: weakref.WeakKeyDictionary[Session, Sent] = weakref.WeakKeyDictionary()
+
+    # ------------------------------------------------------------------ the six ways in
+
+    def before_turn(
+        self, session: Session, *, model: str | None = None, usage: int | None = None, context: Context | None = None
+    ) -> Context:
+        """What to send at the beginning of a turn: at the soft limit a summary is begun behind it, at the hard limit
+        it is waited for.
+
+        `usage` is how many tokens the input of the last call had as the provider says, cached ones included, and
+        `context` what that call was sent, if it is not what this handle was given last.
+        """
+        return self._run(self._before_turn(session, model, usage, context))
+
+    def mid_turn(
+        self, session: Session, *, model: str | None = None, usage: int | None = None, context: Context | None = None
+    ) -> Context:
+        """What to send next within a turn: from the segment the turn is on, as long as that fits, so that the
+        provider's cache still knows how it begins; then from the newest."""
+        return self._run(self._mid_turn(session, model, usage, context))
+
+    def after_overflow(
+        self,
+        session: Session,
+        error: BaseException | None = None,
+        *,
+        model: str | None = None,
+        context: Context | None = None,
+    ) -> Context:
+        """What to send after the provider refused a context for its size: a smaller one, or `TooLarge`."""
+        return self._run(self._after_overflow(session, error, model, context))
+
+    def by_hand(self, session: Session, instructions: str | None = None) -> CompactResult:
+        """Compacts because a person asks, whatever the size, and waits for it; passes the bounds on automatic ones."""
+        return self._run(self._by_hand(session, instructions))
+
+    def upkeep(
+        self, idle: float = 300.0, *, model: str | None = None, most: int = 4, wait: bool | float = False
+    ) -> dict[str, CompactResult]:
+        """Begins summaries of sessions over the soft limit that were quiet for `idle` seconds, up to `most` of them,
+        and takes up those that nobody works on any more; what came of each, by session."""
+        return self._run(self._upkeep(idle, model, most, wait))
+
+    def from_outside(
+        self, session: Session, *, trigger: str = "outside", instructions: str | None = None
+    ) -> CompactResult:
+        """Compacts because another program asks: returns at once, with the compaction that runs already or a new
+        one."""
+        return self._run(self._from_outside(session, trigger, instructions))
+
+    # ------------------------------------------------------------------ their rules
+
+    def _before_turn(
+        self, session: Session, model: str | None, usage: int | None, context: Context | None
+    ) -> Rules[Context]:
+        self._learn(session, model, usage, context)
+        return (yield from self._newest(session, model))
+
+    def _mid_turn(
+        self, session: Session, model: str | None, usage: int | None, context: Context | None
+    ) -> Rules[Context]:
+        sent = self._learn(session, model, usage, context)
+        if sent is not None and self._only_compacted_since(session, sent.segment):
+            stays = session.context(segment=sent.segment)
+            if self._size(session, model, stays) <= self.policy.of(model).hard_tokens:
+                if self._due(state := session.state, model):
+                    yield Ask(session, "threshold", wait=False, base=state.head)
+                return self._given(session, model, stays)
+        return (yield from self._newest(session, model))
+
+    def _after_overflow(
+        self, session: Session, error: BaseException | None, model: str | None, context: Context | None
+    ) -> Rules[Context]:
+        # What a handle looked at last is what its agent sent, also if somebody compacted it since.
+        sent = self._last(session, model, context) or self._as_sent(session.context(session._measured), model)
+        refused = sent.overflows + 1
+        limits = self.policy.of(model)
+        self._remember(session, model, self._gauge(session.id, model).overflowed(sent.estimated, window=limits.window))
+        try:
+            if refused > self.policy.attempts:
+                raise TooLarge(
+                    f"session {session.id!r}: the provider refused {refused} contexts in a row for their size, the "
+                    f"last one of about {sent.estimated:,} tokens: {error or 'it did not say why'}. Look at what is "
+                    "sent beside the context, and at the limits of this model in the policy"
+                )
+            return (yield from self._fitting(session, model, "overflow", refused))
+        except TooLarge as too_large:
+            if session.state.open is None:  # no estimate is to blame, or none can be met: the next turn asks again
+                self._remember(session, model, Gauge())
+            raise too_large from error
+
+    def _by_hand(self, session: Session, instructions: str | None) -> Rules[CompactResult]:
+        return (yield Ask(session, MANUAL, wait=True, instructions=instructions))
+
+    def _from_outside(self, session: Session, trigger: str, instructions: str | None) -> Rules[CompactResult]:
+        return (yield Ask(session, trigger, wait=False, instructions=instructions))
+
+    def _upkeep(self, idle: float, model: str | None, most: int, wait: bool | float) -> Rules[dict[str, CompactResult]]:
+        came: dict[str, CompactResult] = {}
+        begun: list[tuple[Session, SessionState]] = []
+        for state in self._quiet(idle, model):
+            if len(begun) >= most:
+                break
+            try:
+                session = self._store.session(state.id, create=False)
+                if not self._due(state, model):
+                    continue
+                came[state.id] = yield Ask(session, "upkeep", wait=False, base=state.head)
+            except OnefoldError as error:  # of this session: the others have no part in it
+                log.warning("session %r is passed over in the upkeep: %s", state.id, error)
+                came[state.id] = CompactResult(None, "failed", False, False, False, str(error), state.head)
+                continue
+            if came[state.id].state != "held back":
+                begun.append((session, state))
+        ends = time.monotonic() + (self.policy.wait if wait is True else float(wait))
+        for session, state in begun if wait else ():
+            came[state.id] = self._now(came[state.id], state)
+            if came[state.id].state in OPEN:
+                left = max(0.0, ends - time.monotonic())
+                came[state.id] = yield Ask(session, "upkeep", wait=left, base=state.head)
+        return came
+
+    def _now(self, result: CompactResult, before: SessionState) -> CompactResult:
+        """What has become of a compaction that nobody waited for."""
+        if result.id is None:
+            return result
+        current, head = self._store.journal.compaction(before.id, result.id), self._store.journal.state(before.id).head
+        cause = current.cause if current.state != "committed" else None
+        return replace(result, state=current.state, cause=cause, changed=head != before.head, segment=head)
+
+    def _newest(self, session: Session, model: str | None) -> Rules[Context]:
+        context = session.context()
+        step = self._decide(session.id, model, self._size(session, model, context))
+        if step == "wait":
+            return (yield from self._fitting(session, model, "limit"))
+        if step == "prepare":
+            yield Ask(session, "threshold", wait=False, base=context.segment)
+        return self._given(session, model, context)
+
+    def _fitting(self, session: Session, model: str | None, trigger: str, overflows: int = 0) -> Rules[Context]:
+        """A context under the hard limit, once there is one. What others tried and failed at, it tries once more."""
+        ends = time.monotonic() + self.policy.wait
+        hard = self.policy.of(model).hard_tokens
+        result: CompactResult | None = None
+        for left in range(self.policy.attempts, -1, -1):
+            context = session.context()
+            if self._size(session, model, context) <= hard:
+                return self._given(session, model, context, overflows)
+            gave_up = result is not None and not result.changed and not (result.joined and result.state == "failed")
+            if left == 0 or gave_up:
+                break
+            wait = max(0.0, ends - time.monotonic())
+            result = yield Ask(session, trigger, wait=wait, base=context.segment)
+        raise TooLarge(self._over(session, model, context, result))
+
+    # ------------------------------------------------------------------ what is known
+
+    def _over(self, session: Session, model: str | None, context: Context, result: CompactResult | None) -> str:
+        gauge, estimated = self._gauge(session.id, model), self._estimated(context)
+        said = f" (estimated {estimated:,}; the provider said {gauge.measured:,} for {gauge.estimated:,})"
+        return (
+            f"session {session.id!r}: its context of about {gauge.size(estimated):,} tokens"
+            f"{said if gauge.measured and gauge.believed else ''} is over the {self.policy.of(model).hard_tokens:,} "
+            f"that {model or 'a model'} is sent at most, and {_why(result)}. {_remedy(result)}"
+        )
+
+    def _decide(self, session: str, model: str | None, size: int) -> Step:
+        return decide(size, self.policy.of(model), self._standing(session))
+
+    def _standing(self, session: str) -> Standing:
+        """How a session stands with compaction. Writes nothing."""
+        if not self.policy.enabled:
+            return Standing(may=False)
+
+        def look(tx: Transaction) -> tuple[SessionState, Segment, bool]:
+            state = known(tx, session)
+            head = segment(tx, session, state.head)
+            return state, head, compacts(tx, state) and head.keeper == "onefold"
+
+        state, head, may = self._store.journal.backend.read(look)
+        grown = head.source != "compaction" or state.tokens >= head.tokens_after * GROWTH
+        if state.open is None or not may:
+            return Standing(may, "nothing", grown)
+        free = self._store.journal.claimable(session, state.open) is None
+        return Standing(may, "free" if free else "held", grown)
+
+    def _only_compacted_since(self, session: Session, older: int) -> bool:
+        """Whether the session went on from a segment by compactions alone: what was taken back or erased since would
+        still be seen from there."""
+
+        def look(tx: Transaction) -> bool:
+            number: int | None = known(tx, session.id).head
+            if number == older:
+                return False
+            while number is not None and number > older:
+                opened = tx.segment(session.id, number)
+                if opened is None or opened.source != "compaction":
+                    return False
+                number = opened.base
+            return number == older
+
+        return self._store.journal.backend.read(look)
+
+    def _quiet(self, idle: float, model: str | None) -> list[SessionState]:
+        """The sessions that upkeep is for, the longest quiet first."""
+        now = self._store.journal.backend.read(lambda tx: tx.now)
+        quiet = [s for s in self._store.sessions() if s.touched_at <= now - idle and self._full(s, model)]
+        return quiet[::-1]
+
+    def _full(self, state: SessionState, model: str | None) -> bool:
+        """Whether it is worth a closer look."""
+        size = self._gauge(state.id, model).size(state.tokens)
+        return self.policy.enabled and (state.open is not None or size > self.policy.of(model).soft_tokens)
+
+    def _due(self, state: SessionState, model: str | None) -> bool:
+        """Whether a summary is to be begun that nobody waits for."""
+        size, hard = self._gauge(state.id, model).size(state.tokens), self.policy.of(model).hard_tokens
+        return self._full(state, model) and self._decide(state.id, model, min(size, hard)) == "prepare"
+
+    def _learn(self, session: Session, model: str | None, usage: int | None, context: Context | None) -> Sent | None:
+        """Takes in what the provider said of the last call, and gives what that was sent."""
+        if usage is not None and usage < 0:
+            raise ValueError(f"session {session.id!r}: usage is a number of tokens, not {usage}")
+        sent = self._last(session, model, context)
+        if sent is not None and usage:
+            told = self._gauge(session.id, sent.model).told(
+                usage, estimated=sent.estimated, segment=sent.segment, window=self.policy.of(sent.model).window
+            )
+            self._remember(session, sent.model, told)
+        return sent
+
+    def _last(self, session: Session, model: str | None, context: Context | None) -> Sent | None:
+        with self._lock:
+            sent = self._sent.get(session)
+        if context is None:
+            return sent
+        given = self._as_sent(context, sent.model if sent is not None else model)
+        return replace(given, overflows=sent.overflows if sent is not None else 0)
+
+    def _as_sent(self, context: Context, model: str | None) -> Sent:
+        return Sent(context.segment, self._estimated(context), model)
+
+    def _given(self, session: Session, model: str | None, context: Context, overflows: int = 0) -> Context:
+        with self._lock:
+            self._sent[session] = replace(self._as_sent(context, model), overflows=overflows)
+        return context
+
+    def _estimated(self, context: Context) -> int:
+        return counted(context, self._count)
+
+    def _size(self, session: Session, model: str | None, context: Context) -> int:
+        return self._gauge(session.id, model).size(self._estimated(context))
+
+    def _gauge(self, session: str, model: str | None) -> Gauge:
+        with self._lock:
+            return self._gauges.get((session, model), Gauge())
+
+    def _remember(self, session: Session, model: str | None, gauge: Gauge) -> None:
+        with self._lock:
+            self._gauges.pop((session.id, model), None)
+            self._gauges[session.id, model] = gauge
+            if len(self._gauges) > _REMEMBERED:
+                del self._gauges[next(iter(self._gauges))]
+
+    def _run(self, rules: Rules[T]) -> T:
+        told: CompactResult | OnefoldError | None = None
+        while isinstance(answer := advance(rules, told), Ask):
+            try:
+                told = answer.session.compact(
+                    self._summarizer,
+                    trigger=answer.trigger,
+                    instructions=answer.instructions,
+                    wait=answer.wait,
+                    base=answer.base,
+                    policy=self.policy,
+                )
+            except OnefoldError as error:
+                told = error
+        return answer.answer
+
+
+def _why(result: CompactResult | None) -> str:
+    if result is None or result.changed:
+        return "compacting it was not enough"
+    cause = f" ({result.cause})" if result.cause else ""
+    if result.state in OPEN:
+        return f"its summary is not ready yet{cause}"
+    return (
+        f"compaction is {result.state}{cause}" if result.state == "held back" else f"compaction {result.state}{cause}"
+    )
+
+
+def _remedy(result: CompactResult | None) -> str:
+    if result is not None and result.state in OPEN:
+        return "The summary goes on: call again, or wait longer (Policy.wait)"
+    return (
+        "Nothing is lost: mend what failed and compact by hand, take something back or unpin it, "
+        "or use a model with a larger window"
+    )

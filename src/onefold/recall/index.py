@@ -1,0 +1,285 @@
+"""The index of words: a SQLite file of its own beside the store, or memory for a store in memory.
+
+It holds nothing that the journal does not, so whatever is wrong with it, it is made anew: another incarnation of the
+store, another version of this program, damage. Nobody who writes to the journal ever opens it. Connections are made for
+each use and closed after it, so that threads and forks of a process share none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from onefold.errors import StoreError
+from onefold.recall.query import Query
+
+APPLICATION = 0x1F01D5E
+SCHEMA = 1
+WIPE_PAGES = (256 << 20) // 4096
+"""Up to this size the file is rewritten at once when something in it was erased."""
+WIPE_PATIENCE = 0.5
+_REBUILD_PATIENCE = 5.0
+_TAKEN_OUT = "taken out"
+_WIPED = "wiped"
+
+
+class Unusable(StoreError):
+    """The index cannot be used now: somebody is in the way, or it cannot be written. The journal can still be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a session has been read."""
+
+    id: str
+    number: int
+    upto: int
+    last_id: str
+
+    @property
+    def scope(self) -> str:
+        return f"s{self.number}"
+
+
+@cache
+def queries() -> dict[str, str]:
+    """The statements of `queries.sql` by name."""
+    text = resources.files(__package__).joinpath("queries.sql").read_text()
+    found = re.findall(r"^-- (\w+): [^\n]*\n(.*?;)\n", text + "\n", flags=re.MULTILINE | re.DOTALL)
+    return {name: statement.rstrip(";") for name, statement in found}
+
+
+class Entries:
+    """The rows of the index, on one connection."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def _run(self, name: str, *values: Any) -> list[Any]:
+        return self._connection.execute(queries()[name], values).fetchall()
+
+    def fact(self, name: str) -> str | None:
+        found = self._run("fact", name)
+        return str(found[0][0]) if found else None
+
+    def put_fact(self, name: str, value: str) -> None:
+        self._run("put_fact", name, value)
+
+    def marks(self) -> dict[str, Mark]:
+        return {row[0]: Mark(*row) for row in self._run("marks")}
+
+    def mark(self, session: str) -> Mark | None:
+        found = self._run("mark", session)
+        return Mark(*found[0]) if found else None
+
+    def put_mark(self, session: str, upto: int, last_id: str) -> Mark:
+        self._run("put_mark", session, upto, last_id)
+        return Mark(*self._run("mark", session)[0])
+
+    def add(self, mark: Mark, said: Mapping[int, tuple[float, str]]) -> None:
+        """Records by number, each with its time and its text.
+
+        All rows first, then all words: FTS5 writes out what it has gathered whenever another statement begins.
+        """
+        first = int(self._run("next_record")[0][0])
+        rows = [(first + i, mark.number, number, at) for i, (number, (at, _)) in enumerate(said.items())]
+        texts = [(first + i, text, mark.scope) for i, (_, text) in enumerate(said.values())]
+        self._connection.executemany(queries()["put_record"], rows)
+        self._connection.executemany(queries()["put_words"], texts)
+
+    def drop(self, mark: Mark, number: int) -> bool:
+        """Takes one record out; False if it was not there."""
+        found = self._run("record", mark.number, number)
+        for (id,) in found:
+            self._run("drop_words", id)
+            self._run("drop_record", id)
+        return bool(found)
+
+    def drop_session(self, mark: Mark) -> None:
+        self._run("drop_session_words", mark.number)
+        self._run("drop_session_records", mark.number)
+        self._run("drop_mark", mark.number)
+        self.to_wipe()
+
+    def to_wipe(self) -> None:
+        """Something that was taken out has to leave the file too."""
+        self.put_fact(_TAKEN_OUT, str(int(self.fact(_TAKEN_OUT) or 0) + 1))
+
+    def has_to_wipe(self) -> str | None:
+        """The newest taking out, if the file was not wiped since."""
+        newest = self.fact(_TAKEN_OUT)
+        return newest if newest != self.fact(_WIPED) else None
+
+    def wiped(self, newest: str) -> None:
+        """Up to that one. What was taken out meanwhile is still to come."""
+        self.put_fact(_WIPED, newest)
+
+    def search(self, query: Query, scopes: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+        """Sessions and numbers, the best first. In no session at all, if no scope is one."""
+        yield from self._connection.execute(queries()["search"], (query.for_index(scopes),))
+
+
+class Index:
+    def __init__(self, path: Path | None, incarnation: str) -> None:
+        self.path = path
+        self._incarnation = incarnation
+        self._memory: apsw.Connection | None = None
+        self._one = threading.RLock()
+        """For memory: one thread at a time."""
+
+    @contextlib.contextmanager
+    def open(self, patience: float = 0.0) -> Iterator[Entries]:
+        """The index for reading, made anew first if it has to be. Waits so many seconds for others."""
+        with self._translated(), self._connected(patience) as connection:
+            yield Entries(connection)
+
+    @contextlib.contextmanager
+    def writing(self, patience: float = 0.0) -> Iterator[Entries | None]:
+        """One transaction. None if another one is under way and does not end in time."""
+        with self._translated(), self._connected(patience) as connection:
+            try:
+                connection.execute("begin immediate")
+            except apsw.BusyError:
+                yield None
+                return
+            try:
+                yield Entries(connection)
+                connection.execute("commit")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("rollback")
+
+    def rebuild(self) -> None:
+        """Empties it, whatever is in it."""
+        with self._translated(), self._one:
+            if self._memory is not None:
+                self._memory.close()
+                self._memory = None
+            if self.path is not None:
+                with contextlib.closing(self._connect(_REBUILD_PATIENCE)) as connection:
+                    with contextlib.suppress(apsw.CorruptError, apsw.NotADBError):
+                        self._check_ours(connection)
+                    self._reset(connection)
+
+    def wipe(self, *, whole: bool = False) -> bool:
+        """Sees to it that the file no longer holds what was taken out: as far as it is quick, or `whole`. False if
+        something is left."""
+        try:
+            with self._translated(), self._connected(WIPE_PATIENCE) as connection:
+                entries = Entries(connection)
+                if (newest := entries.has_to_wipe()) is None:
+                    return True
+                if not whole and int(str(connection.pragma("page_count"))) > WIPE_PAGES:
+                    return False
+                connection.execute(queries()["optimize"])
+                if self.path is not None:
+                    connection.execute("vacuum")
+                    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                entries.wiped(newest)
+                return True
+        except Unusable:
+            return False
+
+    # ------------------------------------------------------------------ connections
+
+    @contextlib.contextmanager
+    def _connected(self, patience: float) -> Iterator[apsw.Connection]:
+        if self.path is None:
+            with self._one:
+                if self._memory is None:
+                    self._memory = apsw.Connection(":memory:")
+                    self._make(self._memory)
+                yield self._memory
+            return
+        connection = self._sound(patience)
+        try:
+            yield connection
+        except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError):
+            self._reset(connection)  # found in the middle of the work: this use fails, the next one begins anew
+            raise
+        finally:
+            connection.close()
+
+    def _sound(self, patience: float) -> apsw.Connection:
+        """A connection to an index that is this store's."""
+        connection = self._connect(patience)
+        try:
+            try:
+                self._prepare(connection)
+                if not self._fits(connection):
+                    self._make(connection)
+            except (apsw.CorruptError, apsw.NotADBError):
+                self._reset(connection)
+            return connection
+        except BaseException:
+            connection.close()
+            raise
+
+    def _connect(self, patience: float) -> apsw.Connection:
+        connection = apsw.Connection(str(self.path))
+        connection.set_busy_timeout(int(patience * 1000))
+        return connection
+
+    def _prepare(self, connection: apsw.Connection) -> None:
+        connection.execute("pragma synchronous = normal")  # what a power cut takes is read again
+        connection.execute("pragma secure_delete = on")
+
+    def _fits(self, connection: apsw.Connection) -> bool:
+        if connection.pragma("application_id") != APPLICATION or connection.pragma("user_version") != SCHEMA:
+            return False
+        try:
+            return Entries(connection).fact("incarnation") == self._incarnation
+        except apsw.SQLError:  # a table is gone
+            return False
+
+    def _make(self, connection: apsw.Connection) -> None:
+        """Makes it anew, in one transaction; if somebody else was first, that is it."""
+        self._check_ours(connection)
+        if self.path is not None:
+            with contextlib.suppress(apsw.BusyError):  # somebody else is at it
+                connection.pragma("journal_mode", "wal")
+        connection.execute("begin immediate")
+        try:
+            self._check_ours(connection)
+            if not self._fits(connection):
+                for (table,) in connection.execute(queries()["tables"]).fetchall():
+                    connection.execute(f'drop table "{table}"')
+                connection.execute(resources.files(__package__).joinpath("schema.sql").read_text())
+                Entries(connection).put_fact("incarnation", self._incarnation)
+                connection.pragma("application_id", APPLICATION)
+                connection.pragma("user_version", SCHEMA)
+            connection.execute("commit")
+        finally:
+            if connection.in_transaction:
+                connection.execute("rollback")
+
+    def _check_ours(self, connection: apsw.Connection) -> None:
+        mark = connection.pragma("application_id")
+        if mark != APPLICATION and (mark != 0 or connection.execute(queries()["tables"]).fetchall()):
+            raise Unusable(f"{self.path} is another program's database; move it away, the index is to be there")
+
+    def _reset(self, connection: apsw.Connection) -> None:
+        """Empties the file, however damaged, under SQLite's own locks: others that have it open see it empty."""
+        connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 1)
+        try:
+            connection.execute("vacuum")
+        finally:
+            connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 0)
+        self._prepare(connection)
+        self._make(connection)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise Unusable(f"the index {self.path} cannot be used now ({type(error).__name__}: {error})") from error
