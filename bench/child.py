@@ -63,7 +63,7 @@ class Child:
         return line
 
 
-def _ready() -> None:
+def ready() -> None:
     print("ready", flush=True)
     if not sys.stdin.readline():
         sys.exit("nobody is there any more")
@@ -71,7 +71,7 @@ def _ready() -> None:
 
 def context(path: str) -> Json:
     """The memory of a process that opens a store and asks for a context, in bytes."""
-    _ready()
+    ready()
     before = _peak()
     with onefold.open(path, create=False) as store:
         messages = len(store.session("long", create=False).context().messages)
@@ -83,7 +83,7 @@ def writers(path: str, threads: str, appends: str) -> Json:
     waits: list[float] = []
     with onefold.open(path) as store:
         sessions = [store.session(f"writer-{os.getpid()}-{n}") for n in range(int(threads))]
-        _ready()
+        ready()
         start = time.monotonic()
         together([partial(_append_into, waits, session, int(appends)) for session in sessions])
         return {"start": start, "end": time.monotonic(), "appends": len(waits), "worst": max(waits)}
@@ -95,7 +95,7 @@ def follower(path: str, records: str) -> Json:
     with onefold.open(path) as store:
         session = store.session("followed")
         last = session.state.last
-        _ready()
+        ready()
         for record in session.follow(last, idle=30.0):
             seen[record.number] = time.monotonic()
             if len(seen) == int(records):
@@ -108,7 +108,7 @@ def idler(path: str, seconds: str) -> Json:
     with onefold.open(path) as store:
         session = store.session("quiet")
         last = session.state.last
-        _ready()
+        ready()
         for _ in session.follow(last, idle=1.0):
             raise RuntimeError("somebody writes to the quiet session")
         wall, used = time.monotonic(), time.process_time()
@@ -162,11 +162,37 @@ def _peak() -> int:
     return size if sys.platform == "darwin" else size * 1024
 
 
+def resident(pid: int) -> int:
+    """The memory that a process has now, in bytes."""
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024
+
+
+def used(pid: int) -> float:
+    """The seconds of a core that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def live_server(*args: str) -> Json:
+    from bench.followers import live_server
+
+    return live_server(*args)
+
+
+def live_followers(*args: str) -> Json:
+    from bench.followers import live_clients
+
+    return live_clients(*args)
+
+
 _WORK: dict[str, Callable[..., Json]] = {
     "context": context,
     "writers": writers,
     "follower": follower,
     "idler": idler,
+    "live_server": live_server,
+    "live_followers": live_followers,
 }
 
 if __name__ == "__main__":

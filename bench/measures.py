@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import onefold
 from bench.child import Child, append_times, together
+from bench.followers import live_followers
 from bench.report import TIMES, Bound, Row
 from bench.stores import BATCH, TAIL, Bare, Statements, build, message, ready_to_commit
 from onefold.messages import encode
@@ -36,16 +37,18 @@ class Size:
     rounds: int
     appends: int
     seconds: float
+    followers: int
 
 
-FULL = Size(records=1_000_000, rounds=15, appends=300, seconds=6.0)
-QUICK = Size(records=50_000, rounds=5, appends=150, seconds=2.0)
+FULL = Size(records=1_000_000, rounds=15, appends=300, seconds=6.0, followers=1_000)
+QUICK = Size(records=50_000, rounds=5, appends=150, seconds=2.0, followers=200)
 
 
 def everything(folder: Path, size: Size, say: Say) -> list[Row]:
     rows = [*durable_append(folder, size, say), threads(folder, size, say), during_compaction(folder, size, say)]
     rows += processes(folder, size, say)
     rows += followers(folder, size, say)
+    rows += live_followers(folder, size.followers, int(50 * 2 * size.seconds), 50.0, say)
     small, large = folder / "small.db", folder / "large.db"
     build(small, _SMALL, lambda _: None)
 

@@ -41,6 +41,9 @@ counts.
   ways of counting, 2026-11-16): the longer the context, the longer reading it competes with appends for Python.
 - A follower's latency runs from the moment the append returned in one process to the moment another process has the
   record in its hands.
+- Followers of a server are clients of `/api/events` in a process of their own, each with a token. Their
+  latency begins in the writer's transaction, so that it has the disk in it; the server writes to a thousand of them ten
+  times a second. A third of them is cut off halfway and resumes. `python -m bench.followers` measures this alone.
 """
 
 

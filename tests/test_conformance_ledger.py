@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -14,8 +14,17 @@ from onefold.model import Fact
 from tests.conftest import running, said
 from tests.helpers import converse, quick
 
+LEDGER = quick(ledger_tokens=2_000)
 RULE = "Never push to main."
 OLD, NEW = "The staging port is 8081.", "The staging port is now 9090."
+
+
+@pytest.fixture
+def store(address: str, opened: Callable[..., Store]) -> Iterator[Store]:
+    """As everywhere, but with a ledger."""
+    store = opened(address, policy=LEDGER)
+    yield store
+    assert store.verify().findings == ()
 
 
 def forgetful(material: Material) -> str:
@@ -64,9 +73,9 @@ def test_facts_outlive_many_compactions(session: Session) -> None:
 
 
 def test_a_restart_keeps_the_ledger(durable: str, opened: Callable[..., Store]) -> None:
-    folded(opened(durable).session("s"), RULE)
+    folded(opened(durable, policy=LEDGER).session("s"), RULE)
 
-    again = opened(durable).session("s")
+    again = opened(durable, policy=LEDGER).session("s")
 
     assert RULE in texts(again)
     assert RULE in told(again.context())
@@ -158,6 +167,7 @@ def test_a_note_takes_the_place_of_a_fact(session: Session) -> None:
 
     assert OLD not in told(session.context())
     assert "7000" in str(session.context().messages)
+    assert session.state.tokens == session.context().tokens
 
 
 def test_an_empty_note_takes_a_fact_away_until_it_is_said_again(session: Session) -> None:
@@ -166,6 +176,7 @@ def test_an_empty_note_takes_a_fact_away_until_it_is_said_again(session: Session
 
     session.note(fact.kind, "", fact.key)
     assert OLD not in texts(session)
+    assert session.state.tokens == session.context().tokens
     folded(session, "Thanks.")
     assert OLD not in texts(session)
 
@@ -181,7 +192,7 @@ def test_what_is_neither_noted_nor_a_fact_cannot_be_taken_away(session: Session)
 
 
 def test_a_ledger_is_as_long_as_the_policy_says_and_no_longer(opened: Callable[..., Store]) -> None:
-    session = opened("memory:", policy=quick(ledger_tokens=0)).session("s")
+    session = opened("memory:", policy=quick()).session("s")
 
     folded(session, RULE)
 

@@ -412,7 +412,11 @@ def test_a_note_that_says_nothing_is_refused(session: Session) -> None:
         (lambda: session.note("rule", " "), InvalidMessage, "needs a text"),
         (lambda: session.note("", "text"), InvalidMessage, "needs a kind"),
         (lambda: session.note("a\nb", "text"), InvalidMessage, "needs a kind"),
-        (lambda: session.note("rule", "", key="nobody"), OnefoldError, "has no note of kind 'rule' with the key"),
+        (
+            lambda: session.note("rule", "", key="nobody"),
+            OnefoldError,
+            "no note and no fact of kind 'rule' with the key",
+        ),
         (lambda: session.note("rule", "x" * 20_000), TooLarge, "over the limit of 16,384"),
     ]
     for act, error, match in wrong:

@@ -99,7 +99,8 @@ def _environment(folder: Path) -> dict[str, str]:
     """No settings of whoever runs the tests, and the commands of this environment first."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ONEFOLD_")}
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    return kept | {"PATH": path, "HOME": str(folder), "XDG_DATA_HOME": str(folder), "COLUMNS": "120", "NO_COLOR": "1"}
+    homes = dict.fromkeys(("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"), str(folder))
+    return kept | homes | {"PATH": path, "COLUMNS": "120", "NO_COLOR": "1"}
 
 
 def _try(block: Block, namespace: dict[str, Any], environment: dict[str, str], folder: Path) -> str | None:

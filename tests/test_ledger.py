@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import hypothesis.strategies as st
@@ -9,13 +10,24 @@ import pytest
 from hypothesis import given, settings
 
 from onefold.compaction.extraction import extracted
-from onefold.compaction.ledger import KINDS, PROTECTED, carried, current, lost, quoted
+from onefold.compaction.ledger import KINDS, PROTECTED, carried, lost, quoted
+from onefold.journal.view import Standing, holding
 from onefold.messages.codecs import estimate
 from onefold.messages.frame import stated
 from onefold.model import Fact, Note
 from tests.test_extraction import record, said
 
 PLENTY = 1_000_000
+
+
+def current(
+    facts: Sequence[Fact],
+    *,
+    notes: Sequence[Note] = (),
+    dropped: Mapping[tuple[str, str], int],
+    hidden: tuple[tuple[int, int], ...] = (),
+) -> tuple[Fact, ...]:
+    return holding(facts, Standing(notes=tuple(notes), dropped=dropped), hidden)
 
 
 def kept(*texts: str, role: str = "user") -> list[str]:
@@ -70,6 +82,20 @@ CHANGED = [
     ("Always run the linter.", "You don't need to run the linter anymore."),
     ("No emojis, please.", "Forget the rule about emojis."),
     ("You may push.", "Do not push."),
+    ("I settled on Lund for the workshop this morning.", "The workshop is Uppsala now."),
+    ("The mascot should be Pip.", "We're switching the mascot to Coco."),
+    ("They confirmed Karla for the evening shift.", "About the shift: Bruno now, sorry."),
+    ("We agreed on 14 seats as the table size.", "Table size -> 18 seats"),
+    ("The table size: 14 seats, at least for now.", "18 seats for the table size, not what I said before."),
+    ("Take Lund as the host city for now.", "Sorry, I got the host city wrong, it's Umea."),
+    ("Host city: Lund", "The host city had to change: Umea."),
+    ("The host city will be Lund.", "It turns out Lund doesn't suit the host city, so for the host city we take Umea."),
+    ("We've set the gate to B14.", "Gate B14 is closed, the gate is B22 instead of B14."),
+    ("I'd say the fee is 40 euros.", "Forget 40 euros, the fee is 55 euros."),
+    ("For the soloist, use Ms Hartl.", "Ms Odum replaces Ms Hartl as the soloist."),
+    ("The soloist is Ms Hartl.", "The soloist is no longer Ms Hartl but Ms Odum."),
+    ("The soloist is Ms Hartl.", "Replace the soloist with Ms Odum."),
+    ("Somebody asked about the rack again (R-114), remember it.", "The rack has moved from R-114 to R-209."),
     ("The goal is to ship the beta.", "New goal: fix the outage."),
     ("Next step: write the tests.", "Next step: deploy."),
     ("The invoice has not been sent yet.", "I have sent the invoice."),
@@ -101,6 +127,11 @@ APART = [
     ("db.primary.example.com is the primary host.", "db.replica.example.com is the replica host."),
     ("The ticket for the login bug is OPS-1.", "The ticket for the logout bug is OPS-2."),
     ("Never share the draft with Bob.", "Never share the draft with Eve."),
+    ("The old ledger's revision is r-88.", "The new ledger's revision is r-91."),
+    ("The parcel from June is QX-110.", "The parcel from May is QX-101."),
+    ("The bill for the venue is 2026-114.", "The venue is Haus Lindner now."),
+    ("The file that matters is docs/a_1.md.", "The file that matters is docs/b_2.md."),
+    ("Ticket OPS-11 is about the lift.", "Ticket OPS-12 is about the door."),
 ]
 
 
@@ -372,5 +403,5 @@ def test_a_ledger_is_never_larger_than_its_room(texts: list[str], room: int) -> 
     left = carried((), facts, room=room)
 
     assert not left or estimate(stated(left)) <= room
-    assert set(left) <= set(facts)
+    assert {(f.kind, f.text, f.source) for f in left} <= {(f.kind, f.text, f.source) for f in facts}
     assert carried(left, (), room=room) == left

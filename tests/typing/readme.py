@@ -30,3 +30,15 @@ with onefold.open("agent.db") as store:
     session.undo()  # takes that back; it works across compactions too
     other = session.fork()  # the same past, another way to go on; nothing is copied
     print(session.context().messages[-1]["content"])
+
+with onefold.open("agent.db") as store:
+    session = store.session("move-to-staging")
+    session.append({"role": "user", "content": "Never push to main. The staging port is 8081."})
+    limits = onefold.Limits(window=2_000, output=200)
+    compactor = onefold.Compactor(store, summarize, onefold.Policy(limits=limits))
+    for n in range(30):
+        context = compactor.before_turn(session)  # what to send; at the soft limit a summary begins behind it
+        session.append({"role": "user", "content": f"Question {n}. " + "Think about the build. " * 10})
+        session.append({"role": "assistant", "content": f"Answer {n}. " + "It was the cache. " * 10})
+    context = compactor.before_turn(session)
+    print(context.tokens < limits.hard_tokens, [fact.text for fact in context.facts][:2])

@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from onefold.cli import (
+    attach,
     backup,
     cancel,
     compact,
     context,
     delete,
     demo,
+    doctor,
     erase,
     export,
     fork,
@@ -22,8 +24,10 @@ from onefold.cli import (
     note,
     pin,
     search,
+    serve,
     sessions,
     show,
+    token,
     undo,
     verify,
 )
@@ -83,7 +87,11 @@ app.command("fork")(fork.command)
 app.command("erase")(erase.command)
 app.command("delete")(delete.command)
 app.command("verify")(verify.command)
+app.command("doctor")(doctor.command)
 app.command("backup")(backup.command)
 app.command("export")(export.command)
 app.command("import")(imports.command)
 app.command("mcp")(mcp.command)
+app.command("serve")(serve.command)
+app.command("attach")(attach.command)
+app.add_typer(token.app, name="token")

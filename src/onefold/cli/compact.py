@@ -45,7 +45,7 @@ def command(
       onefold compact my-session --wait 10
       onefold compact my-session --summarizer extract
     """
-    chosen = _summarizer(summarizer, model)
+    chosen = chosen_summarizer(summarizer, model)
     with _engine_silent(), open_store(store) as opened:
         found = opened.session(session, create=False)
         with refusing():
@@ -63,7 +63,8 @@ def command(
     say(_what_changed(result, opens, session))
 
 
-def _summarizer(kind: str | None, model: str | None) -> onefold.Summarizer:
+def chosen_summarizer(kind: str | None = None, model: str | None = None) -> onefold.Summarizer:
+    """Who writes summaries: as the options say, else the config file, else nobody's model."""
     section = settings().get("summarizer", {})
     if not isinstance(section, dict):
         raise WrongUse(

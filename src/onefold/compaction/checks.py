@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from onefold.compaction.ledger import lost
 from onefold.messages.codecs import estimate
 from onefold.model import Fact, Summary
 
@@ -117,7 +116,7 @@ def _cut_off(summary: Summary, text: str, limit: int | None) -> Refusal | None:
         return None  # it ends as a message ends, or with the beginning of one
     if _in_code(text):
         return Refusal("cut off", "the summary was cut off inside a code block")
-    full = limit is not None and estimate(text) >= limit
+    full = bool(summary.spent.calls) and limit is not None and estimate(text) >= limit  # as a model is that has no room
     if _UNFINISHED.search(text[-200:]) or (full and _SENTENCE.fullmatch(text.rpartition("\n")[2])):
         return Refusal("cut off", f"the summary was cut off in mid sentence: it ends with {text[-40:]!r}")
     return None
@@ -213,6 +212,10 @@ def _is_news(new: Counter[str], old: Counter[str], said: Sequence[str] | None) -
 
 
 def _given_up(summary: Summary, facts: Sequence[Fact]) -> Refusal | None:
+    if not summary.settled:
+        return None
+    from onefold.compaction.ledger import lost  # which knows many patterns that are not needed to open a store
+
     missing = lost(facts, summary.settled)
     if not missing:
         return None

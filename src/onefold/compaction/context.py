@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from onefold.compaction.ledger import current
 from onefold.errors import OnefoldError
 from onefold.journal import view
 from onefold.journal.seam import Transaction
@@ -76,7 +75,7 @@ def boundary(tx: Transaction, session: str, number: int, stop: int) -> Boundary:
         tuple(r for r in kept if r is not None and r.kind == MESSAGE),
         tuple(r for r in view.pinned_messages(tx, session, standing, segment.cut) if r.number not in segment.kept),
         standing,
-        current(carried, notes=standing.notes, dropped=standing.dropped, hidden=segment.hidden),
+        view.holding(carried, standing, segment.hidden),
         carried,
     )
 

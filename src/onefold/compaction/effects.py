@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from onefold.compaction.intentions import done_key
-from onefold.compaction.subjects import Made, Sentence
+from onefold.compaction.subjects import Made, Sentence, word_set
+from onefold.compaction.values import bare
 from onefold.messages.exact import decode_or_text
 from onefold.messages.said import Call, Result
 from onefold.model import Fact, Json
 
 _VERBS = (
-    r"(?:committed|issued|pushed|deployed|deleted|removed|created|wrote|written|sent|e-?mailed|merged|published|updated|"
+    r"(?:committed|issued|pushed|deployed|deleted|removed|created|wrote|written|sent|e-?mailed|merged|published|"
+    r"updated|"
     r"installed|renamed|moved|"
     r"refunded|booked|cancelled|canceled|uploaded|dropped|restarted|opened|closed|tagged|released|scheduled|added|"
     r"fixed|implemented|"
@@ -40,13 +42,16 @@ _UNTOLD = re.compile(
 )
 
 
-_VERB = re.compile(_VERBS.replace("rolled back|rolled out", "rolled"))
+_VERB = word_set(_VERBS.strip("(?:)").replace("rolled back|rolled out", "rolled").replace("|", " ")) | {
+    "e-mailed",
+    "emailed",
+}
 _TOO_LONG = 600
 
 
 def effect(said: Sentence) -> list[Made]:
     text, low = said.text, said.low
-    if len(text) > _TOO_LONG or not any(_VERB.fullmatch(word) for word in said.words):
+    if len(text) > _TOO_LONG or said.words.isdisjoint(_VERB):
         return []
     told = _TOLD.search(low)
     if told is None or _UNTOLD.search(low[: told.start()]) or "n't" in told[0] or " not " in told[0]:
@@ -55,7 +60,8 @@ def effect(said: Sentence) -> list[Made]:
 
 
 _LOOKS = re.compile(
-    r"^(?:read|get|list|search|fetch|grep|glob|find|view|show|query|look|lookup|describe|check|count|ls|cat|head|open|"
+    r"^(?:(?:run_|execute_)?(?:unit_)?(?:tests?|checks?|linters?|benchmarks?|query|quer(?:y|ies)|search)|read|get|"
+    r"list|search|fetch|grep|glob|find|view|show|query|look|lookup|describe|check|count|ls|cat|head|open|"
     r"browse|navigate|web|"
     r"think|todo|plan|ask|status|preview|inspect|screenshot|wait|explain|analy[sz]e|summari[sz]e|calculate|convert|"
     r"validate|lint)(?=[_\W]|$)"
@@ -120,6 +126,13 @@ _LONG = (
 _FIRST = ("command", "cmd", "path", "file_path", "filename", "file", "to", "id", "name", "title", "subject")
 
 
+_SPEAKS = re.compile(
+    r"\b(?:ignore|disregard|assistants?|agents?|ai|instructions?|must|never|always|you|your|system:|rules?|important|"
+    r"prefers?|reminder|from now on|do not|don't|please)\b|<!--"
+)
+"""Words by which a tool's output speaks to its reader: of such a line the names are shown, and no word."""
+
+
 @dataclass
 class Effects:
     """The calls of some messages, and what became of them."""
@@ -138,6 +151,12 @@ class Effects:
     def answered(self, result: Result, source: int) -> None:
         self._results[result.id] = result, source
 
+    def may_name(self, result: Result) -> bool:
+        """Whether what a result names is worth carrying: what an act made is, what a look found is there to be found
+        again."""
+        called = self._calls.get(result.id)
+        return not result.failed and (called is None or described(called[0]) is not None)
+
     def facts(self) -> Iterator[Fact]:
         for id, (call, source) in self._calls.items():
             told = described(call)
@@ -151,6 +170,7 @@ class Effects:
                 first = next(
                     (" ".join(line.split()) for line in result[0].text[:2_000].split("\n") if line.strip()), ""
                 )
+                first = bare(first) if _SPEAKS.search(first.casefold()) else first
                 short = first if len(first) <= 120 else f"{first[:119]}…"
                 yield Fact("effect", key, f"{text} → {short}" if short else text, source)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+from onefold.compaction.orders import STANDING
 from onefold.compaction.subjects import Made, Sentence, choice, content, name, word_set
 
 _START = (
-    r"^\W{0,3}(?:(?:ok|okay|please|so|and|but|also|actually|well|right|great|thanks|yes|then|now|fine|alright|sorry|"
-    r"wait)[,.]? ){0,3}"
+    r"^\W{0,3}(?:(?:oh|ps|fyi|btw|by the way|one more thing|another thing|before i forget|side note|just|hm+|ok|"
+    r"okay|please|so|and|but|also|actually|well|right|great|thanks|yes|then|now|fine|alright|sorry|"
+    r"wait)[,.:]? ){0,3}"
 )
 
 _PREFERS = re.compile(
@@ -39,6 +41,55 @@ _PREFERS = re.compile(
     rf"|{_START}be (?:brief|concise|terse|formal|direct|polite|blunt|precise|verbose)\b"
     r"|\bas (?:a )?bullet(?:s| points)\b.*\bplease\b|\b(?:british|american) (?:spelling|english)\b"
 )
+_LEANS = re.compile(
+    r"\b(?:i|we)(?:'m| am|'ve| have|'re| are)? (?:\w+ ){0,2}?(?:a |much of a |no |not a |not much of a )?(?:big |"
+    r"huge |great "
+    r"|real )?(?:fan|friend|lover|admirer) of\b"
+    r"|\b(?:i|we)(?: \w+)? (?:tend to|lean towards?|lean to|incline to|gravitate towards?) \w"
+    r"|\b(?:i|we)(?:'d|'ll)? (?:always|usually|generally|normally|mostly|typically|would always|mainly)(?: \w+)? "
+    r"(?:go for|"
+    r"go with|favou?r|choose|pick|take|want|like|opt for|use|fly|travel|eat|drink|order|write|read|work with)\b"
+    r"|\bi(?:'m| am| feel| work| do| fare|'d be) (?:\w+ )?(?:happiest|happier|most comfortable|more comfortable|"
+    r"comfortable|"
+    r"best|better|better off|at my best|at ease|partial|keen|happy) (?:with|to|on|in|when|off with) (?!that\b|"
+    r"this\b|it\b|"
+    r"how\b|the (?:result|progress|outcome))"
+    r"|\bi(?:'m| am) (?:\w+ )?more of an? \w|\bi get (?:along|on) (?:\w+ )?with\b"
+    r"|\b(?:works?|suits?|fits?|reads?) (?:me )?(?:best|better|nicely|well) for me\b|\bsuits? me (?:best|better|"
+    r"fine|well)\b"
+    r"|\bi (?:can't|cannot|can not) (?:stand|bear|abide)\b|\b(?:i|we) (?:\w+ )?(?:hate|loathe|detest|despise|"
+    r"dislike|adore|"
+    r"favou?r|fancy|could do without) (?!it\b|this\b|that\b|how\b|the (?:idea|way|fact|thought)|when\b|your\b|to\b)"
+    r"|\bi (?:don't|do not)(?: \w+)? (?:like|care for|enjoy|fancy|appreciate|need) (?!it\b|this\b|that\b|how\b|the "
+    r"(?:idea|"
+    r"way|look|sound)|to\b)"
+    r"|\b(?:not|isn't|aren't|never) (?:\w+ )?my (?:thing|style|taste|cup of tea)\b|\bspare me\b"
+    r"|\b(?:i|we) (?:\w+ )?(?:want|need|like|take|have|choose) (?:[\w'-]+ ){1,6}?(?:rather than|instead of|over|"
+    r"more than|"
+    r"better than|any day)\b|\b(?:i|we) (?:usually|generally|normally|really|always|just|only)? ?want "
+    r"[^.;:]{2,60}, not \w"
+    r"|\bi like [^.;:]{2,60} (?:better|more|best|most)\b"
+    r"|\b(?:my|our) (?:taste|go-to|first choice|personal favou?rite|choice would be|inclination)\b"
+    r"|\b(?:please|could you|can you|would you) (?:please )?(?:stick (?:to|with)|go for) (?!the plan|that\b|this\b|"
+    r"it\b)\w"
+    rf"|{_START}(?:(?:if|when|where|wherever|whenever) (?:you|there|we|it|possible|in)\b[^,:]{{0,40}}\b(?:choice|"
+    rf"choose|doubt|"
+    r"option|possible|either|up to you)|given (?:the|a) choice|by default|as a default|ideally|all else being equal|"
+    r"personally|speaking for myself|for my taste)[,:]? (?!nothing|there|that (?:is|was)|it\b)\w"
+    r"|\b(?:go (?:for|with)|take|use|give me|choose|pick|opt for|write|send|do|have|prefer|get|leave) (?:[\w'-]+ "
+    r"){1,6}?(?:"
+    r"rather than|instead of|in preference to|and not|over) [^?]{2,60}"
+    r"\b(?:when|where|if|by default|in doubt|choice|please|possible|me)\b"
+)
+_VERSUS = re.compile(
+    rf"{_START}(?!(?:the \w+|we|i|it|he|she|they|that|this|there)(?: is| are| was| has|'s|'re)\b)(?:[\w&'./-]+ "
+    rf"){{1,6}}(?:over|"
+    r"rather than|instead of|before|not) (?:[\w&'./-]+ ?){1,6}(?:, (?:please|always|thanks|if possible|any day|"
+    r"every time)|"
+    r" please| any day)\W*$|"
+    rf"{_START}(?:[\w&'./-]+ ){{0,5}}[\w&'./-]+, not (?:[\w&'./-]+ ?){{1,5}}(?:, (?:please|always|thanks|if possible)|"
+    rf" please)\W*$"
+)
 _SHAPED = re.compile(
     rf"{_START}(?P<how>format|show|display|render|spell|express|cite) (?P<what>(?:[\w'-]{{2,30}} ){{1,4}}?)(?:as|in|"
     r"with|using) \S"
@@ -61,11 +112,25 @@ _PREFERRING = word_set(
 )
 
 
+_LEANING = word_set(
+    "fan friend lover admirer tend tends lean incline gravitate always usually generally normally mostly typically "
+    "mainly "
+    "happiest happier comfortable best better ease partial keen happy along on suits suit fits reads works stand "
+    "bear abide "
+    "hate loathe detest despise dislike adore favour favor fancy could like care enjoy appreciate need style taste "
+    "cup spare "
+    "rather instead over more any want better most go-to choice inclination stick default doubt ideally personally "
+    "speaking "
+    "possible option either given equal not please person"
+)
+
+
 def preference(said: Sentence) -> list[Made]:
     text, low = said.text, said.low
-    if not said.words & _PREFERRING:
+    if not said.words & _PREFERRING and not said.words & _LEANING:
         return []
-    if not _PREFERS.search(low) and not _SHAPED.search(low):
+    leans = said.words & _LEANING and (_LEANS.search(low) or _VERSUS.search(low))
+    if not (leans or _PREFERS.search(low) or _SHAPED.search(low)):
         return []
     if (shaped := _SHAPED.search(low)) is not None:
         return [Made("preference", f"{shaped['how']} {name(shaped['what'])}", text)]
@@ -155,7 +220,7 @@ def goal(said: Sentence) -> list[Made]:
         of = name((named["of"] or "").strip().removeprefix("here").removeprefix("now"))
         called = of.removeprefix("for ").strip()
         return [Made("goal", f"{called} goal" if called else "goal", text)]
-    return [Made("goal", "request", text)] if _REQUEST.search(low) else []
+    return [Made("goal", "request", text)] if _REQUEST.search(low) and not STANDING.search(low) else []
 
 
 _NEXT = re.compile(

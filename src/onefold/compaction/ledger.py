@@ -8,18 +8,19 @@ mentioned again, the longest ago.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
+from onefold.compaction.changes import adopted, replaced
 from onefold.compaction.extraction import fitting, heard, key_of, may_say
-from onefold.compaction.statements import Statement
-from onefold.compaction.subjects import is_bare, plain, replaced
-from onefold.journal.view import is_hidden
+from onefold.compaction.statements import TOOL, Statement
+from onefold.compaction.subjects import is_bare, plain
+from onefold.compaction.values import bare
 from onefold.messages.codecs import estimate
 from onefold.messages.frame import stated
-from onefold.model import Fact, Note, Ranges, Record
+from onefold.model import Fact, Record
 
 KINDS: tuple[tuple[str, str], ...] = (
     ("rule", "What must or must not be done, and what is allowed again: ends by somebody's word, and gives way last."),
@@ -68,19 +69,6 @@ def carried(
     return _that_fit(_until(facts, later), room)
 
 
-def current(
-    facts: Sequence[Fact], *, notes: Sequence[Note] = (), dropped: Mapping[tuple[str, str], int], hidden: Ranges = ()
-) -> tuple[Fact, ...]:
-    """Those of a segment's facts that hold now: no note of the same kind and key took their place or took them away
-    later, and the message that says otherwise, if one does, is not in view."""
-    replaced_at = dict(dropped) | {(n.kind, n.key): n.number for n in notes}
-    return tuple(
-        f
-        for f in facts
-        if replaced_at.get((f.kind, f.key), 0) <= f.source and (not f.until or is_hidden(hidden, f.until))
-    )
-
-
 def quoted(facts: Sequence[Fact], records: Sequence[Record]) -> tuple[Fact, ...]:
     """Those of the facts a summarizer gave that stand word for word in the messages it was given, each with the message
     it comes from: what was never said is no fact, and no tool's output makes a rule."""
@@ -96,7 +84,9 @@ def quoted(facts: Sequence[Fact], records: Sequence[Record]) -> tuple[Fact, ...]
         if (passage := next(found, None)) is not None:
             own = passage.around(words)
             key = key_of(fact.kind, own, fact.key)
-            made.append(Fact(fact.kind, key, fitting(own.text), own.source, fact.by))
+            text = bare(fact.text) if own.shown or own.voice == TOOL else own.text
+            if text:
+                made.append(Fact(fact.kind, key, fitting(text), own.source, fact.by))
     return tuple(made)
 
 
@@ -139,7 +129,7 @@ def _in_order(found: Sequence[Fact]) -> list[Fact]:
 def _add(facts: list[Fact], fact: Fact) -> None:
     gone = replaced(fact, facts)
     facts[:] = [f for f in facts if f not in gone and not _same_line(f, fact)]
-    facts.append(fact)
+    facts.append(adopted(fact, gone))
 
 
 def _same_line(one: Fact, other: Fact) -> bool:

@@ -38,6 +38,18 @@ _FORBIDS = re.compile(
     r"|\b(?:must|may|shall|should|is to|are to|(?:is|are|am) supposed to|ought to)(?: not| never|n't)\b(?! (?:be "
     r"(?:hard|"
     r"difficult|a problem|too)|take (?:long|too)|matter|have|work|cause|happen))"
+    r"|\b(?:is|are|'s|'re|stays?)(?: \w+)? (?:not (?:ok|okay|fine|on|an option|negotiable|acceptable|your \w+)|out "
+    r"of the "
+    r"question|off the table|a (?:taboo|dealbreaker|red line)|ruled out|to be avoided|verboten)\b|\b(?:should|must|has "
+    r"to|have to) be avoided\b"
+    r"|\b(?:in no case|by no means|on no condition|not under any circumstances|in no way (?:should|may|must))\b"
+    r"|\b(?:i|we) (?:won't|will not|can't|cannot|don't|do not|refuse to) (?:have|allow|tolerate|accept|permit|"
+    r"stand for|"
+    r"approve of|put up with) (?!it\b|that\b|time\b|a (?:clue|preference))|\bi (?:forbid|object to)\b|\bi(?:'m| am) "
+    r"(?:\w+ )?(?:against|opposed to)\b"
+    r"|\byou(?:'re| are| have| do not have| don't have)(?: \w+)? (?:not (?:allowed|permitted|authori[sz]ed|cleared|"
+    r"supposed) to|no (?:permission|business|right|authority|need or right)|permission to)\b"
+    r"|" + _AT_START + r"(?:keep|stay) (?:away|clear|off|out|your (?:hands|fingers))\b"
     r"|\b(?:mustn't|shan't)\b|\b(?:important|crucial|critical|essential|vital|imperative|insist|expect)(?: \w+){0,3}? "
     r"(?:that )?(?:\w+ )?(?:never|do not|don't|not|nobody|no one)\b"
     r"|\b(?:you|we|nobody|no one|they|agents?|it) (?:can ?not|can't|are not to|aren't to|are never to)\b(?! (?:believe|"
@@ -63,6 +75,57 @@ _FORBIDS = re.compile(
     r"|\b(?:est[aá] prohibido|é proibido|è vietato|никогда не|нельзя|запрещено|ни в коем случае)\b"
     r"|不要|禁止|切勿|不得|绝不|千万别|请勿|しないで|てはいけ|てはならない|하지 마"
 )
+_STANDING_MARK = (
+    r"\b(?:without (?:fail|exceptions?)|no exceptions|at all (?:times|costs)|every single (?:time|one)|each (?:and "
+    r"every )?"
+    r"time|no matter (?:what|how|who|when|where|which)|whatever happens|as a (?:general |strict )?rule|as a matter of "
+    r"(?:policy|principle|course)|by policy|non-negotiable|throughout|in (?:each and )?every case|in all cases|for "
+    r"good|"
+    r"until further notice|from (?:here|today) on|on principle|religiously|invariably)\b"
+)
+STANDING = re.compile(rf"{_STANDING_MARK}|\b(?:always|never|from now on|going forward|every time)\b")
+"""What makes an order one that stays."""
+_ALSO_FORBIDS = re.compile(
+    r"\b(?:that|if|ask|want|expect|me|prefer|rather|trust|like|need) you (?:not|never|don't|do not|won't|will not|"
+    r"didn't) \w"
+    r"|\bask(?:ing)? you not to\b"
+    r"|\bwe (?:simply |just |really )?(?:never|don't|do not) (?!know|think|see|have|want|need|care|mind|understand|"
+    r"remember|"
+    r"get|even|really|yet|feel|believe|seem|like|agree|did|knew|had|got|found|saw|was|were|went|came|said|thought|"
+    r"took|made|"
+    r"heard|talk|all|look|quite|actually|ever (?:\w+ed|saw|had|got)|expect|\w+ed\b)\w+ \w"
+    r"|\b(?:not a thing|not with us|not on my watch|not in my name|never an option)\b"
+    r"|\b(?:will|shall|can|may|must|should|is|are)(?: not|n't) (?:be )?(?:tolerated|accepted|acceptable|"
+    r"permissible|allowed)\b"
+    r"|\b(?:ban|embargo|freeze|moratorium) on\b|\bthere (?:must|should|shall|may|can|will|is to|are to) be no\b"
+    r"|\b(?:is|are) (?:reserved|left) (?:for|to) (?:me|us|[A-Za-z]+)\b"
+    r"|"
+    + _AT_START
+    + r"(?:kindly )?(?:abstain|desist|hold off|hold back|keep from|shy away|cease|quit \w+ing|resist|leave "
+    r"out|omit)\b"
+    r"|\bunder no (?:condition|pretext)\b|\bat no (?:point|time)\b|^\W*not (?:a single|one|even one) \w+"
+    r"|\? (?:never|no way|absolutely not|not with us|out of the question|forget it)\b|, so (?:don't|do not|never)\W*$"
+    r"|\b(?:nobody|no one|no-one) (?!knows|cares|else|really|is|was|has|ever|does|seems|likes|wants|needs|uses|"
+    r"says)\w+s\b"
+    r"|\b(?:stays?|remains?|to remain|to stay) (?:\w+ )?(?:untouched|unchanged|private|confidential|secret|as "
+    r"(?:it|they) "
+    r"(?:is|are)|where (?:it|they) (?:is|are))\b"
+    r"|\bi (?:can't|cannot|won't|will not|don't want to) (?:have|see|let) you \w+(?:ing)?\b|\bis something (?:we|"
+    r"you|i) "
+    r"(?:\w+ )?(?:do not|don't|never) (?:do|want)\b|\bgrounds for\b"
+)
+_ALSO_REQUIRES = re.compile(
+    r"\bonly [\w' ]{2,40} (?:may|can|should|is allowed|are allowed)\b|\b(?:may|can|should|must) only (?:be )?\w+"
+    r"|\bhabit\b(?: to|.{0,3}of)|\bgoes without saying\b|^\W*(?:please )?mind (?:that|you) \w"
+    r"|\b(?:is|are) to be \w|\bsupposed to\b|\b(?:have|need|want|get) to (?:sign off|approve|see|review|check|"
+    r"confirm|ok) "
+    r"(?:on )?(?:every|each|all|any)\b"
+    r"|, (?:always|every time|each time|every single time)\W*$|\byou\b[^.]{2,80}\bevery time\b"
+    r"|^\W*(?:(?:and|but|so|also|please|oh|ok)[, ] ?)*before (?:you|any|each|every|anything) [^,]{2,60}, (?!i\b|i'|"
+    r"we\b|there|"
+    r"it\b|let me|can|could|do you)\w"
+    r"|\b(?:that|want|need|expect|ask|like|sure) you (?:always|only|each|to always|to only) \w"
+)
 _REQUIRES = re.compile(
     _AT_START + r"always (?!been|the|a|was|had|nice|good|happy)\w|\b(?:must|should|shall|may) always\b"
     r"|" + _AT_START + r"(?:make sure|be sure|ensure|see to it|take care|be careful|be aware) \w"
@@ -81,7 +144,23 @@ _REQUIRES = re.compile(
     r"|^\W*(?:rule|rules|policy|important|very important|critical|remember|reminder|hard rule|ground rules?|constraint|"
     r"requirement|house rules?|golden rule|standing (?:order|rule|instruction)|non-negotiable)s?(?: #?\d+)?(?: of \w+)?"
     r"(?: is| are|:|,| -| \u2013| that)"
-    r"|\b(?:keep in mind|bear in mind|please remember|please note|remember (?:that|to)|for the record)\b"
+    r"|^\W*(?:[\w'-]+ ){0,4}(?:rule|policy|requirement|principle|instruction|condition|convention|practice|standard)s?"
+    r"(?: [\w'-]+){0,4}:|\b(?:team|company|house|office|lab|security|our|my) (?:policy|rule|practice|convention|"
+    r"standard|"
+    r"principle)s?(?: here| is| says| has it| demands)\b"
+    r"|\b(?:hard|strict|firm|absolute|basic|core) (?:requirement|rule|condition|constraint|must)\b"
+    r"|\b(?:i|we) (?:\w+ )?(?:expect|insist|require|demand)\b|\b(?:i|we)(?:'m| am|'re| are)? (?:count|counting|rely|"
+    r"relying) on (?:you|it that)\b|\byou(?:'re| are) (?:to|expected to|required to|obliged to)\b"
+    r"|\bit(?:'s| is) (?:\w+ ){0,2}(?:essential|crucial|vital|imperative|important|critical|required|expected|"
+    r"mandatory)(?: to \w+| for \w+)? (?:that|to)\b"
+    r"|\b(?:needs?|requires?|takes?|subject to|only with|only after|not without|nothing without) (?:my|our|the|an?|two|"
+    r"\w+'s|explicit|written|prior|express) (?:\w+ ){0,3}?(?:ok|okay|approval|go-?ahead|sign-?off|permission|consent|"
+    r"clearance|green light|blessing|say-?so|confirmation|yes|nod|signature)\b"
+    r"|\b(?:clear|run|discuss|agree|check) (?:it|that|this|everything|them|any\w*) (?:with|by|past) \w+\b"
+    r"|\b(?:has|have|needs?) to go (?:through|past|via) \w+\b"
+    r"|"
+    + _STANDING_MARK
+    + r"|\b(?:keep in mind|bear in mind|please remember|please note|remember (?:that|to)|for the record)\b"
     r"|^\W*(?:whenever|every time|each time|any time|if you ever) [^.]{3,120}, \w|^\W*treat [^.]{2,80} as \w"
     r"|^\W*(?:please )?keep (?!going|it\b|me (?:posted|updated)|in mind|up\b|calm|trying|an eye|working|at it|digging|"
     r"this in)\w"
@@ -108,31 +187,56 @@ _NEVER_MIND = re.compile(
 _FORBIDDING = word_set(
     "taboo leave keep unacceptable bounds no-go read didn't aren't shan't isn't n't not don't dont never avoid "
     "refrain stay hands steer stop no mustn't shouldn't can't cannot nobody nothing none forbidden prohibited "
-    "banned off off-limits read-only frozen"
+    "banned off off-limits read-only frozen question dealbreaker ruled avoided verboten means won't refuse forbid "
+    "object against opposed table option red ban embargo freeze moratorium reserved left abstain desist hold cease "
+    "quit "
+    "resist omit untouched unchanged private confidential secret grounds thing watch shy condition point time"
 )
 _REQUIRING = word_set(
     "mandatory policies fail each treat keep now forward insist rest get see non-negotiable standing time ever "
     "reminder constraint requirement requirements constraints mind note record whenever every notify confirm wait "
     "approval forget rule rules policy important critical remember always sure ensure careful care aware only "
     "must shall has have need needs should required compulsory obligatory requires require ask check consult tell "
-    "warn"
+    "warn before habit goes only supposed fail exception exceptions times costs single matter whatever principle "
+    "throughout case cases good further "
+    "religiously invariably practice convention standard condition instruction expect demand count rely "
+    "you're mind essential crucial vital imperative expected takes subject without clear run discuss agree convention "
+    "principles practices number hard strict firm absolute basic core may"
 )
 
 
 def prohibition(said: Sentence) -> list[Made]:
     """A rule that forbids. It comes before the values it may mention."""
-    if not (said.words & _FORBIDDING or _is_foreign(said)) or not _FORBIDS.search(said.low):
+    if not (said.words & _FORBIDDING or _is_foreign(said)):
+        return []
+    if _ALSO_FORBIDS.search(said.low) and not _NEVER_MIND.match(said.low):
+        return [Made("rule", order_key(said.text), said.text)]
+    if not _FORBIDS.search(said.low):
         return []
     return [Made("rule", order_key(said.text), said.text)] if _is_order(said.low) else []
 
 
 def rule(said: Sentence) -> list[Made]:
     """A rule that demands."""
-    if not (said.words & _REQUIRING or _is_foreign(said)) or not _REQUIRES.search(said.low) or _PASSED.search(said.low):
+    if not (said.words & _REQUIRING or _is_foreign(said)) or _PASSED.search(said.low):
+        return []
+    if not (_REQUIRES.search(said.low) or _ALSO_REQUIRES.search(said.low)):
+        return []
+    if _TELLS.match(said.low) and not _MUST.search(said.low):
         return []
     return [Made("rule", order_key(said.text), said.text)] if _is_order(said.low) else []
 
 
+_TELLS = re.compile(
+    r"^\W*(?:(?:and|but|so|well|oh|yeah|honestly|anyway)[, ] ?)*(?:it|that|this|they|he|she|there|somebody|someone|"
+    r"people|"
+    r"i think|i guess|i suppose)\b(?! is (?:a )?(?:hard|strict|required|essential|crucial|vital|imperative|important|"
+    r"mandatory))"
+)
+_MUST = re.compile(
+    r"\b(?:must|shall|needs? to|have to|has to|you|should|required|mandatory)\b(?! (?:do with|be tired|have been|do "
+    r"something|have))"
+)
 _FOREIGN = word_set(
     "niemals keinen darf darfst nicht keine kein verboten ne interdit nunca jamas no non prohibido proibido "
     "vietato jamais"
@@ -240,6 +344,13 @@ _BOUNDED = re.compile(
     r"limit|cap|"
     r"per (?:second|minute|hour|day|week|month|request|user|call|run)|a (?:day|week|month|minute|hour))\b"
     rf"|\b(?:cap|limit|budget|ceiling|quota|maximum|deadline|minimum|timeout) of (?:\w+ ){{0,2}}?(?:{_NUMBER}|{_DATE})"
+    rf"|{_NUMBER}[^.;]{{0,60}}\b(?:that's (?:all|it\b|the (?:max|most|limit|end|ceiling|cap))|(?:is|are) (?:all|"
+    rf"the (?:\w+ )?"
+    r"(?:most|max\w*|limit|ceiling|cap|top|end|line))|and (?:not (?:a|one|any)|no more|not more)|not a \w+ more|"
+    r"and not "
+    r"beyond|hard stop|ceiling|upper (?:limit|bound))\b"
+    rf"|\b(?:anything|nothing|everything|all) (?:above|over|beyond|past|below|under) (?:\w+ ){{0,2}}?{_NUMBER}"
+    rf"|\b(?:stops?|ends?|maxes out|tops out|draw the line) at {_NUMBER}"
     rf"|\bonly (?:\w+ ){{0,3}}{_NUMBER}|\b(?:limit|cap|restrict)(?:ed|ped)? (?:[\w'-]+ ){{1,4}}?(?:to|at) {_NUMBER}"
 )
 _DIGIT = re.compile(r"\d")
@@ -249,7 +360,9 @@ _STRONG = re.compile(
     r"no "
     r"later than|at most|max(?:imum)?|min(?:imum)?|limit(?:ed)?|cap(?:ped)?|budget|deadline|quota|due|keep|stay|spend|"
     r"ceiling|"
-    r"allowed|finish|deliver|ship|done|ready|submit|threshold|tops|only)\b"
+    r"allowed|finish|deliver|ship|done|ready|submit|threshold|tops|only|that's it|all|line|more|most|anything|"
+    r"nothing|needs|"
+    r"end|stop|upper|under|within|exceed)\b"
     r"|^\W*(?:please |and |also |so |but )*(?:use|limit|cap|restrict|retry|try|wait|send|make|run|write|give|get|set|"
     r"answer|"
     r"reply|book|order|buy|pay|return|show|list|fetch|include|respond|complete|have)\b"
@@ -326,7 +439,7 @@ def limit(said: Sentence) -> list[Made]:
 def limit_key(text: str) -> str:
     """What is bounded, from which side, in which unit: a new number for the same takes its place."""
     low = plain(text)
-    if not _LIMITS.search(low) and (called := limit_name(low)):
+    if not _LIMITS.search(low) and (called := limit_name(low)) and called not in _NAMELESS:
         return called
     bound = _BOUND.search(low)
     side = (bound.lastgroup or "") if bound else "max"
@@ -334,6 +447,10 @@ def limit_key(text: str) -> str:
     rest = " ".join(content(_AMOUNT.sub(" ", _BOUND.sub(" ", _VERB.sub(" ", low)))))
     unit = stem(unit)
     return " ".join(p for p in (side, rest, "" if unit in rest.split() else unit) if p)[:200]
+
+
+_NAMELESS = frozenset({"limit", "cap", "ceiling", "quota", "upper bound", "lower bound", "threshold"})
+"""A limit that has no name goes by what it limits."""
 
 
 def limit_name(text: str) -> str:

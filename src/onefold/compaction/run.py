@@ -12,14 +12,12 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from onefold.compaction.checks import complaint
 from onefold.compaction.context import boundary
-from onefold.compaction.extraction import extracted
-from onefold.compaction.ledger import carried, quoted
 from onefold.compaction.plan import NoCut, Turns, plan
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Material, Summarizer, budget, call
@@ -53,6 +51,7 @@ log = logging.getLogger("onefold")
 
 _PAGE = 50
 _PAUSE = 0.001
+_WORK = 0.002
 _LOOK = 1.0
 _GLANCE = 0.25  # an attempt may end without a word in the store: it is looked at that often
 
@@ -194,7 +193,8 @@ class Attempt:
         made = call(self._summarizer, material)
         # A ledger that grew by all that a cut saves would leave no room for a summary.
         most = min(policy.ledger_tokens, max(_fact_tokens(work.facts), removed // 4))
-        facts = _ledger(work, cut_away, planned.kept, made, most)
+        told = [r for r in cut_away if not (r.number in planned.kept and _leads(r))]
+        facts = _ledger(work, told, made, most, lambda: self._over.wait(_PAUSE)) if most else ()
         # The whole context has to shrink by that share, and only this part of it can.
         share = min(1.0, policy.shrink * work.tokens / max(1, removed))
         room = removed - _fact_tokens(facts)
@@ -452,6 +452,16 @@ def _tokens(records: list[Record]) -> int:
     return sum(r.header.tokens for r in records if r.header is not None)
 
 
+def _gently(records: Iterable[Record], pause: Callable[[], object]) -> Iterator[Record]:
+    """Records to work on, with a pause now and then: other threads of this process are not kept waiting."""
+    since = time.monotonic()
+    for record in records:
+        yield record
+        if time.monotonic() - since > _WORK:
+            pause()
+            since = time.monotonic()
+
+
 def _told_tokens(work: Work) -> int:
     return (0 if work.previous is None else estimate(work.previous)) + _fact_tokens(work.facts)
 
@@ -461,17 +471,21 @@ def _fact_tokens(facts: Sequence[Fact]) -> int:
 
 
 def _ledger(
-    work: Work, cut_away: tuple[Record, ...], kept: tuple[int, ...], made: Summary, room: int
+    work: Work, said: Sequence[Record], made: Summary, room: int, pause: Callable[[], object]
 ) -> tuple[Fact, ...]:
-    """What the next segment carries word for word."""
-    if not room:
-        return ()
-    stays = work.messages[len(cut_away) :]
-    said = [r for r in cut_away if not (r.number in kept and r.header is not None and r.header.role in LEADING)]
+    """What the next segment carries word for word, of what was `said` and is cut away now."""
+    from onefold.compaction.extraction import extracted  # its many patterns are not needed to open a store
+    from onefold.compaction.ledger import carried, quoted
+
+    last = said[-1].number if said else 0
     return carried(
         work.carried,
-        [*extracted(said), *quoted(made.facts, said)],
-        later=extracted(stays),
+        [*extracted(_gently(said, pause)), *quoted(made.facts, said)],
+        later=extracted(_gently((r for r in work.messages if r.number > last), pause)),
         settled=made.settled,
         room=room,
     )
+
+
+def _leads(record: Record) -> bool:
+    return record.header is not None and record.header.role in LEADING

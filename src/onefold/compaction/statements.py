@@ -146,11 +146,12 @@ def _heads(line: str) -> bool:
 
 _END = re.compile(r"""[.!?]{1,3}["'”\u2019)\]*`]{0,3}\s+|[。！？]+""")  # noqa: RUF001  full stops of Chinese and Japanese
 _SHORTENED = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|vs|approx|mr|mrs|ms|dr|prof|st|fig|cf|inc|ltd|al)|\b[a-z]|\d)\.\s+$",
+    r"(?:(?<!\d )\b(?:e\.g|i\.e|etc|vs|approx|mr|mrs|ms|dr|prof|st|fig|cf|inc|ltd|al)|\b[a-z]|\d)\.\s+$",
     re.IGNORECASE,
 )
 _BELONGS = re.compile(
     r"(?:unless|except|only if|until|but only|and only|or else|not even|no exceptions?|without exceptions?|"
+    r"(?:never|no way|absolutely not|not with us|out of the question|forget it)(?=\W*$)|"
     r"(?:that|this) (?:also )?(?:includes|applies|goes)|(?:the )?same (?:goes|applies|for))\b",
     re.IGNORECASE,
 )

@@ -1,13 +1,11 @@
 """What a statement is about, in normal form: keys that meet when the same thing is said in other words.
 
-A key holds what tells look-alikes apart: `staging port` is not `production port`. Whether one fact takes another's
-place is decided here too, and in doubt it does not. Pure.
+A key holds what tells look-alikes apart: `staging port` is not `production port`. Pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -111,7 +109,8 @@ def content(text: str) -> tuple[str, ...]:
 
 
 _NOT_A_NAME = word_set(
-    "the a an our my your this that these those its new newest current currently now latest updated actual "
+    "the a an our my your their his her this that these those its new newest current currently now latest updated "
+    "actual "
     "actually present also then so ok okay and but please remember note fyi btw correction update well yes no "
     "final correct right exact main overall real hi hey sorry wait oh ah hmm just only both for to of"
 )
@@ -125,7 +124,9 @@ def name(phrase: str) -> str:
 
 
 def _one_name(phrase: str) -> str:
-    words = [t for t in tokens(phrase) if t not in _NOT_A_NAME]
+    said = tokens(phrase)
+    owned = any(t.endswith("'s") for t in said)  # the new API's version is not the API's version
+    words = [t for t in said if t not in _NOT_A_NAME or (owned and t == "new")]
     return " ".join(_singular(w) for t in words for w in (t.replace("_", " ").split() if _is_word(t) else [t]))
 
 
@@ -199,10 +200,6 @@ _CHANGED = re.compile(
     r"correction|updat\w+|from now on|on second thoughts?|after all|revis\w+|new|bump\w*|rais\w+|lower\w*|increas\w+|"
     r"decreas\w+|reduc\w+|extend\w*|changed my mind|turns out|sorry|wait|make (?:it|that))\b"
 )
-_RAISED = re.compile(
-    r"\b(?:bump\w*|rais\w+|lower\w*|increas\w+|decreas\w+|reduc\w+|extend\w*|chang\w+|updat\w+|is now|moved?|pushed|"
-    r"cut|new)\b"
-)
 _CHOSEN = re.compile(
     r"\b(?:use|using|uses|used|go with|going with|went with|stick with|pick|picked|choose|chose|chosen|prefer|prefers|"
     r"settled on|decided on|decide on|opted for|go for|switch(?:ed|ing)?(?: from \S{1,40})? to|mov(?:e|ed|ing)(?: from "
@@ -251,61 +248,3 @@ _BARE = re.compile(r"(?:path|url|commit|id|mail|host|tool) ")
 def is_bare(fact: Fact) -> bool:
     """Whether it is an identifier that was only mentioned, and not one that was said to be something."""
     return fact.kind == "identifier" and _BARE.match(fact.key) is not None
-
-
-_CHOOSING = frozenset({"decision", "preference"})
-
-
-def replaced(fact: Fact, by: Sequence[Fact]) -> list[Fact]:
-    """Those of earlier facts whose place a later one takes. Where it cannot be told, none."""
-    return [f for f in by if (f.kind, f.key) == (fact.kind, fact.key)] or _otherwise_replaced(fact, by)
-
-
-def _otherwise_replaced(fact: Fact, earlier: Sequence[Fact]) -> list[Fact]:
-    match fact.kind:
-        case "rule":
-            return _orders_replaced(fact, [f for f in earlier if f.kind == "rule"])
-        case "decision" | "preference":
-            return [f for f in earlier if f.kind in _CHOOSING and _chosen_otherwise(choice(fact.text), choice(f.text))]
-        case "effect":
-            return [f for f in earlier if f.kind == "open" and _is_done(fact.key, f.key)]
-        case "limit" | "identifier" if not is_bare(fact):
-            return _values_replaced(fact, [f for f in earlier if f.kind == fact.kind and not is_bare(f)])
-    return []
-
-
-def _orders_replaced(fact: Fact, rules: Sequence[Fact]) -> list[Fact]:
-    new = order(fact.text)
-    if new.condition or not new.base:
-        return []
-    if new.names_rule:
-        named = [f for f in rules if set(new.base) <= {*order(f.text).base, *order(f.text).condition}]
-        return named if len(named) == 1 else []
-    return [f for f in rules if (old := order(f.text)).way != new.way and old.base == new.base]
-
-
-def _chosen_otherwise(new: Choice, old: Choice) -> bool:
-    if not new.chosen or not old.chosen or new.chosen == old.chosen:
-        return False
-    if new.purpose != old.purpose and (new.purpose or not new.changes):
-        return False
-    if set(new.chosen[:1]) & old.rejected or new.rejected & set(old.chosen):
-        return True
-    if not new.changes or new.purpose != old.purpose:
-        return False
-    same_sort = len(new.chosen) == len(old.chosen) == 2 and new.chosen[1] == old.chosen[1]  # dark mode, light mode
-    return bool(new.purpose) or same_sort
-
-
-def _is_done(done: str, left: str) -> bool:
-    """Whether an effect is the end of open work: the same act on the same thing, perhaps told in more words."""
-    still, over = left.split(), done.split()
-    return still[:1] == over[:1] and set(still) <= set(over)
-
-
-def _values_replaced(fact: Fact, values: Sequence[Fact]) -> list[Fact]:
-    """A value that is said to change, by a shorter name than before: if only one is called that, it is meant."""
-    if not _RAISED.search(plain(fact.text)):
-        return []
-    meant = [f for f in values if f.key.endswith(f" {fact.key}")]
-    return meant if len(meant) == 1 else []

@@ -7,7 +7,7 @@ A sentence is read word by word from what joins the two, so the time is that of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -54,19 +54,21 @@ _RAW = re.compile(r"\S+")
 
 
 def _words(text: str) -> list[_Word]:
-    found = []
+    found: list[_Word] = []
     for match in _RAW.finditer(text):
         raw, start = match[0], match.start()
         core = raw.lstrip(_OPENING)
         before = raw[: len(raw) - len(core)]
         inner = core.rstrip(_CLOSING)
+        if core[len(inner) :].startswith(("'", "\u2019")) and inner.endswith("s") and "'" not in before:
+            inner += "'"  # "Maria Santos' room"
         if not inner:
-            if found and raw[0] in ",;:–—-":
+            if found and raw[0] in ",;:-\u2013\u2014":
                 found[-1] = found[-1]._replace(after=found[-1].after + raw[0])
             continue
         at = start + len(before)
-        low = inner.casefold().replace("’", "'")  # noqa: RUF001
-        found.append(_Word(inner, low, at, at + len(inner), before, core[len(inner) :]))
+        low = core[: len(inner)].casefold().replace("’", "'")  # noqa: RUF001
+        found.append(_Word(core[: len(inner)], low, at, at + len(inner), before, core[len(inner) :]))
     return found
 
 
@@ -79,39 +81,47 @@ _NO_NAME = word_set(
     "never now then than please instead just still again here there today yesterday tomorrow until till unless ok okay "
     "i'd i'll we'll we've we're i've i'm let's you'll they're it'll them me us him isn't wasn't can't don't won't as "
     "anyway though although while whereas whether once before after by also too only really maybe perhaps that "
+    "forget drop scrap scratch "
     "changed change moved switched wrong correction sorry wait actually -> => → = thanks hi hey yes yeah ah oh"
 )
 _ACTING = word_set(
     "put use take make set keep note say get got quote mention include add enter write tell give gave try see look "
-    "consider call told know need want confirmed noted understood updated here's put remember find note: new newest "
-    "latest updated current currently reference asked using need needed change switch switching move bump raise lower "
+    "consider call told know need want confirmed noted understood updated here's put remember find note: "
+    "latest updated current currently asked using need needed change switch switching move bump raise lower "
     "confirm book send told agreed picked chose choose settled going go went"
 )
-_BREAKS = frozenset(",;:!?–—)")
+_BREAKS = frozenset(",;:!?)-\u2013\u2014")
 
 
 def _breaks(word: _Word) -> bool:
     return any(c in _BREAKS for c in word.after)
 
 
+def _stops(word: _Word) -> bool:
+    """Whether no name has that word in it."""
+    return word.low in _NO_NAME and word.text != "May"
+
+
 def _name_before(words: Sequence[_Word], end: int) -> _Span | None:
     """The name that ends before a word: up to its article, or to where its clause begins."""
-    at = end
-    while at > 0 and end - at < 9:  # noqa: PLR2004  no name is longer
+    at = inner = end
+    while at > 0 and end - at < 9:
         word = words[at - 1]
         if at < end and _breaks(word):
             break
-        if word.low in _NO_NAME and word.low not in _THE:
+        if (_stops(word) and word.low not in _THE) or word.low.endswith("n't"):
+            at = at if inner == end else inner  # "it doesn't work for the | flight"
             break
         at -= 1
         if word.low in _THE or word.low in _A:
             if at > 1 and words[at - 1].low in _OF and words[at - 1].low != "that" and not _breaks(words[at - 1]):
+                inner = at
                 at -= 1
                 continue
             break
         if "(" in word.before:
             break
-    while at < end and (words[at].low in _ACTING or words[at].low in _OF):
+    while at < end and (words[at].low in _ACTING or words[at].low in _OF or words[at].low == "under"):
         at += 1
     return _Span(at, end, 0) if at < end else None
 
@@ -119,13 +129,15 @@ def _name_before(words: Sequence[_Word], end: int) -> _Span | None:
 def _name_after(words: Sequence[_Word], start: int) -> _Span | None:
     """The name that begins with a word: up to where its clause ends."""
     at = start
-    while at < len(words) and at - start < 10:  # noqa: PLR2004  no name is longer
+    while at < len(words) and at - start < 10:
         word = words[at]
-        if word.low in _NO_NAME and not (at == start and word.low in _THE):
+        if _stops(word) and not (at == start and word.low in _THE):
             break
         if at > start and word.low in _THE and words[at - 1].low not in _OF:
             break
-        if word.low in _OF and (at + 1 >= len(words) or words[at + 1].low in _NO_NAME or _is_exact(words[at + 1])):
+        if word.low in _OF and (at + 1 >= len(words) or _stops(words[at + 1]) or _is_exact(words[at + 1])):
+            break
+        if at > start and "(" in word.before:
             break
         at += 1
         if word.after:
@@ -136,33 +148,49 @@ def _name_after(words: Sequence[_Word], start: int) -> _Span | None:
 
 
 _DIGIT = re.compile(r"\d")
-_MARKED = re.compile(r"\w[/_@\\#:+-]\w|^[/~\\$€£#@.]\S|\w\.\w|[a-z][A-Z]|^[A-Z]{2,}$")
+_MARKED = re.compile(r"\w[/_@\\#:+-]\w|^[/~\\$€£#@.]\S|\w\.\w|[a-z][A-Z]")
 _NUMBER = re.compile(r"[$€£¥~]?\d[\d.,:]*(?:%|[a-zA-Z]{1,3})?$")
-_UNIT_STOPS = _NO_NAME | word_set("for as of or and to at on in with late ago long old more less so sharp instead")
+_UNIT_STOPS = _NO_NAME | word_set(
+    "for as of or and to at on in with late ago long old more less so sharp instead from until since "
+    "after before by per"
+)
 _MONTH = re.compile(
-    r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*$|(?:mon|tues|wednes|thurs|fri|satur|sun)day$"
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
+    r"nov(?:ember)?|dec(?:ember)?|(?:mon|tues|wednes|thurs|fri|satur|sun)day|tomorrow|today)$"
 )
 _PARTICLES = word_set("am do de da del di von van der den la le of at by and & the y")
 _NOT_NAMES = word_set(
-    "i i'm i'll i've i'd ok okay yes no the a an this that it its it's we you they he she and but so if when not my our "
+    "one i i'm i'll i've i'd ok okay yes no the a an this that it its it's we you they he she and but so if when not "
+    "my our "
     "thanks please also just never always good great nice"
 )
 _TITLES = word_set("mr mrs ms dr prof")
 
 
 def _is_exact(word: _Word) -> bool:
+    if word.low.endswith(("'s", "s'")):
+        return False
     return _DIGIT.search(word.text) is not None or '"' in word.before or "`" in word.before or "“" in word.before
 
 
+_ADJECTIVE = re.compile(
+    r"^[a-z]+(?:-[a-z]+)*-(?:\w*(?:ed|ing|ly|able|ible|ful)|free|only|based|wide|safe|ready|time|term|to|up|off)$"
+)
+
+
 def _is_marked(word: _Word) -> bool:
-    return _is_exact(word) or (_MARKED.search(word.text) is not None and "'" not in word.text)
+    return _is_exact(word) or (
+        _MARKED.search(word.text) is not None and "'" not in word.text and not _ADJECTIVE.search(word.low)
+    )
 
 
 def _is_named(word: _Word) -> bool:
-    return word.text[0].isupper() and word.low not in _NOT_NAMES and word.low not in _NO_NAME
+    return word.low in _TITLES or (word.text[0].isupper() and word.low not in _NOT_NAMES and not _stops(word))
 
 
-_FILLERS = word_set("now currently still actually just set at on in under called named to be exactly really only with")
+_FILLERS = word_set(
+    "let's say up down now currently still actually just set at on in under called named to be exactly really only with"
+)
 
 
 def _value_at(words: Sequence[_Word], start: int, *, fill: bool = True) -> _Span | None:
@@ -180,11 +208,13 @@ def _value_at(words: Sequence[_Word], start: int, *, fill: bool = True) -> _Span
     word = words[head]
     if not article and _NUMBER.match(word.text):
         return _Span(at, _unit_end(words, at), EXACT)
-    if (word.low == "n" or word.low == "p") and head + 2 < len(words) and words[head + 1].text == "=":
+    if word.low in ("n", "p") and head + 2 < len(words) and words[head + 1].text == "=":
         return _Span(at, head + 3, EXACT)
+    if word.low.endswith(("'s", "s'")):
+        return None
     if _is_named(word) or (word.text[0].isupper() and _is_marked(word)):
         return _named(words, at, head)
-    if _is_marked(word):
+    if _is_marked(word) and (not article or _is_exact(word)):
         return _Span(at, head + 1, EXACT)
     return _loose(words, at, head)
 
@@ -199,10 +229,10 @@ def _quoted(words: Sequence[_Word], at: int) -> _Span | None:
 def _unit_end(words: Sequence[_Word], at: int) -> int:
     """Where a number with its unit ends: "1,240", "8 520 words", "2 per year", "9 to 17", "euros a head"."""
     end = at + 1
-    while end < len(words) and end - at < 6 and not words[end - 1].after:  # noqa: PLR2004  "12 euros a head each"
+    while end < len(words) and end - at < 6 and not words[end - 1].after:
         low = words[end].low
         joins = low in ("to", "a", "an", "per", "x") and end + 1 < len(words)
-        if joins and low == "to" and not _DIGIT.match(words[end + 1].low):
+        if joins and low == "to" and (end > at + 1 or not _DIGIT.match(words[end + 1].low)):
             break
         if not joins and (low in _UNIT_STOPS or not (low.isalpha() or _NUMBER.match(low) or "-" in low)):
             break
@@ -212,7 +242,7 @@ def _unit_end(words: Sequence[_Word], at: int) -> int:
 
 def _named(words: Sequence[_Word], at: int, head: int) -> _Span:
     end, exact = head + 1, EXACT if _is_marked(words[head]) else NAMED
-    while end < len(words) and end - head < 6 and not words[end - 1].after.strip("."):  # noqa: PLR2004
+    while end < len(words) and end - head < 6 and not words[end - 1].after.strip("."):
         word, ended = words[end], words[end - 1].after.startswith(".")
         if ended and words[end - 1].low not in _TITLES:
             break
@@ -231,46 +261,65 @@ def _named(words: Sequence[_Word], at: int, head: int) -> _Span:
 
 def _loose(words: Sequence[_Word], at: int, head: int) -> _Span | None:
     end = head
-    while end < len(words) and end - head < 4 and words[end].low not in _NO_NAME and words[end].low not in _OF:  # noqa: PLR2004
+    while end < len(words) and end - head < 4 and words[end].low not in _NO_NAME and words[end].low not in _OF:
         end += 1
         if words[end - 1].after:
             break
     return _Span(at, end, LOOSE) if end > head else None
 
 
-_IS = word_set("is are be becomes become equals reads stays remains being means -> => → =")
+_IS = word_set("stands sits lies is are be became becomes become equals reads stays remains being means -> => → =")
+_ARROWS = word_set("-> => →")
 _WAS = word_set("was were")
 _ITS = word_set("it's that's its")
 _CHOOSING = word_set(
     "use uses using take taking with on confirmed confirm pick picked choose chose chosen have got gave gives give "
-    "want wants say said suggested approved fixed booked reserved set prefer keep note noted understood call offered "
-    "assigned named adopt decided opted for try"
+    "want wants say said suggested approved fixed booked reserved set prefer keep offered "
+    "assigned named adopt decided opted for try be"
+)
+_USING = word_set("use uses using have want wants keep prefer got try say said call gave give")
+"""What is used for something is not what it is: "use Redis for the cache"."""
+_ASKING = word_set(
+    "ask asked asking thank thanks thanked tell told call called wait waiting met meet see saw know blame blamed "
+    "pay paid "
+    "to by from of and than is are was with on in at about"
+)
+_GOING = word_set(
+    "go going goes gone went settle settled agree agreed decide decided opt opted stick sticking stay staying landed"
 )
 _CHANGING = word_set(
     "set change changed changing switch switched switching move moved moving bump bumped raise raised lower lowered "
     "increase increased reduce reduced update updated extend extended correct corrected adjust adjusted shift shifted "
-    "shifts slip slipped push pushed went goes go reset rotate rotated rename renamed cut drop dropped migrate migrated "
+    "shifts slip slipped moves comes changes postponed postpone delayed delay rescheduled reschedule slips drops rises "
+    "shorten shortened cuts fell falls rose grew shrunk amounts forward "
+    " push pushed went goes go reset rotate rotated rename renamed cut drop dropped migrate migrated "
     "swap swapped turn turned revise revised amend amended bring brought replaced"
 )
+_SETTLED = word_set("change again fixed settled agreed decided confirmed")
+_SETTING = word_set("set change changed changing switch switched switching swap swapped")
+_REPLACING = word_set("replace replaces replaced replacing swap swaps swapped exchange succeeds substitute")
 _MAKING = word_set("make makes making made call name")
 _AUXILIARY = word_set("has have had is was were been be got gets just now again to needs need did will being recently")
 _CHANGES = re.compile(
     r"\b(?:now|no longer|instead|chang\w+|mov(?:ed|ing|e)|switch\w*|updat\w+|correct\w*|scratch|forget|actually|sorry|"
     r"wrong|new|after all|from (?:here|now|today) on|turns out|turned out|not what i|wait|rather|make (?:that|it|the)|"
     r"mistake\w*|mistyped|misread|misspoke|revis\w+|replac\w+|swap\w*|amend\w*|not any ?more|any ?more|used to be|"
-    r"no more|drop\w*|bump\w*|rais\w+|lower\w*|extend\w*|postpone\w*|push\w*|slip\w*|shift\w*|different|it is|it's|"
-    r"since|earlier|previous\w*|instead of|set|becomes?|became|goes|went|second thoughts?|better)\b|->|=>|→"
+    r"bump\w*|rais\w+|lower\w*|increas\w+|decreas\w+|reduc\w+|cut|extend\w*|postpone\w*|push\w*|slip\w*|"
+    r"shift\w*|reschedul\w+|becomes?|became|goes|went|second thoughts?|it is\W*$|it is for)\b|->|=>|→"
 )
 
 
 def _antecedent(words: Sequence[_Word], end: int) -> _Span | None:
     """The thing with an article that was named last before a word."""
     for at in range(end - 1, -1, -1):
-        if words[at].low in _THE and words[at].low not in ("that", "this", "these", "those"):
+        owner = words[at].low.endswith(("'s", "s'")) and words[at].text[0].isupper()
+        if owner or (words[at].low in _THE and words[at].low not in ("that", "this", "these", "those")):
             start = at
+            while owner and start > 0 and _is_named(words[start - 1]) and not words[start - 1].after:
+                start -= 1
             while start > 1 and words[start - 1].low in _OF and words[start - 2].low not in _NO_NAME | _ACTING:
                 before = _name_before(words, start - 1)
-                if before is None or before.start == start:
+                if before is None or words[before.start].low not in _THE:
                     break
                 start = before.start
             found = _name_after(words, start)
@@ -293,10 +342,10 @@ class _Reading:
         return self.text[words[span.start].start : words[span.end - 1].end]
 
     def term(self, subject: _Span | None, value: _Span | None, former: str = "", *, sure: bool = True) -> Term | None:
-        if subject is None or value is None or value.start < subject.end and subject.start < value.end:
+        if subject is None or value is None or (value.start < subject.end and subject.start < value.end):
             return None
         called = name(self.cut(subject))
-        if not called or _NO_SUBJECT.match(called) or not any(c.isalpha() for c in called):
+        if not called or _NO_SUBJECT.match(called) or _MONTH.match(called) or not any(c.isalpha() for c in called):
             return None
         return Term(called[:200], self.cut(value), former, self.changes, sure, value.exact)
 
@@ -304,19 +353,12 @@ class _Reading:
 
     def found(self) -> Iterator[Term | None]:
         for at, word in enumerate(self.words):
-            if word.low == "to":
-                yield self.moved(at)
-            elif word.low in _IS or word.low in _ITS:
-                yield self.copula(at)
-            elif word.low in _WAS:
-                yield self.was(at)
-            elif word.low in ("for", "as"):
-                yield self.given_for(at)
-            if ":" in word.after:
-                yield self.colon(at)
-            if word.low in _MAKING:
-                yield self.made(at)
-        yield self.about()
+            for joins, read in _JOINTS:
+                if word.low in joins:
+                    yield read(self, at)
+        yield from (self.colon(at) for at, word in enumerate(self.words) if ":" in word.after)
+        yield from (self.about(at) for at, w in enumerate(self.words) if w.low in _ABOUT and _begins(self.words, at))
+        yield from (self.given_for(at) for at, word in enumerate(self.words) if word.low in ("for", "as"))
 
     def moved(self, to: int) -> Term | None:
         """ "Change S to V", "S has moved from X to V"."""
@@ -324,12 +366,20 @@ class _Reading:
         verb = next((v for v in range(to - 1, max(-1, to - 14), -1) if words[v].low in _CHANGING), None)
         if verb is None or any(_breaks(w) for w in words[verb:to]):
             return None
-        origin = next((n for n in range(verb + 1, to) if words[n].low == "from"), None)
-        former = self.cut(_Span(origin + 1, to, 0)) if origin is not None and origin + 1 < to else ""
-        end = origin if origin is not None else to
+        value = _value_at(words, to + 1)
+        if value is None or (value.exact == LOOSE and words[verb].low not in _SETTING):
+            return None
+        origin = next((n for n in range(verb + 1, to) if words[n].low == "from"), to)
+        left = _value_at(words[:to], origin + 1) if origin < to else None
+        ranges = [n for n in range(origin, len(words)) if words[n].low == "to"] if left is not None else []
+        if len(ranges) == 3 and to != ranges[1]:
+            return None
+        if left is not None and not alike(self.cut(left), self.cut(value)):
+            origin = to  # "the order from May"
+        former = self.cut(_Span(origin + 1, to, 0)) if origin + 1 < to else ""
+        end = origin
         while end > verb + 1 and words[end - 1].low in ("back", "up", "down", "out", "over"):
             end -= 1
-        value = _value_at(words, to + 1)
         if end > verb + 1:
             return self.term(_name_after(words[:end], verb + 1), value, former)
         while verb > 0 and words[verb - 1].low in _AUXILIARY:
@@ -341,8 +391,17 @@ class _Reading:
         words = self.words
         value = _value_at(words, at + 1)
         end = at
-        while end > 0 and words[end - 1].low in _MODAL:
+        if words[at].low == "=" and at > 0 and len(words[at - 1].low) == 1:
+            return None  # "n = 140" is a value
+        while end > 0 and (words[end - 1].low in _MODAL or _ends_up(words, end)):
             end -= 1
+        if (
+            words[at].low == "that's"
+            and (first := self.value_before(at))
+            and first.exact > LOOSE
+            and _the(words, at + 1)
+        ):
+            return self.term(_name_after(words, at + 1), first)
         if words[at].low in _ITS or (end > 0 and words[end - 1].low in ("it", "that", "this")):
             subject = _antecedent(words, at if words[at].low in _ITS else end - 1)
             return self.checked(subject, value)
@@ -350,11 +409,37 @@ class _Reading:
             return self.checked(_antecedent(words, end), value)  # "the inbound one, on the other hand, is V"
         subject = _name_before(words, end)
         first = self.value_before(end)
-        if first is not None and first.exact == EXACT and (value is None or value.exact == LOOSE):
+        if words[at].low in _ARROWS and first and first.start > 0 and ":" in words[first.start - 1].after:
+            return self.term(_name_before(words, first.start), value, self.cut(first))  # "S: X → V"
+        if (
+            first
+            and first.exact > LOOSE
+            and words[at].low in ("is", "are", "be")
+            and _the(words, at + 1)
+            and (not value or value.exact == LOOSE)
+        ):
             return self.term(_name_after(words, at + 1), first)
-        if subject is None:
-            subject = _antecedent(words, end)
+        if first and first.exact == EXACT and first.end == first.start + 1 and value and value.exact == NAMED:
+            return self.term(_name_after(words, at + 1), first)  # "4711 is Miller's number"
+        if subject is None or not (_the(words, subject.start) or _begins(words, subject.start)):
+            subject = _antecedent(words, end) or subject
         return self.checked(subject, value)
+
+    def no_longer(self, at: int) -> Term | None:
+        """ "S is no longer X but V", "not X but V is S"."""
+        words = self.words
+        but = next((n for n in range(at + 2, min(at + 14, len(words))) if words[n].low == "but"), None)
+        former = _value_at(words, at + 1 + (words[at + 1].low in ("longer", "be", "use")) if but else len(words))
+        if but is None or former is None or former.end > but:
+            return None
+        value = _value_at(words, but + 1)
+        end = at
+        while end > 0 and words[end - 1].low in _MODAL | _IS:
+            end -= 1
+        subject = _name_before(words, end) or _antecedent(words, but) or _antecedent(words, len(words))
+        if subject is not None and value is not None and subject.start < value.end and subject.end > value.start:
+            return None
+        return self.term(subject, value, self.cut(former))
 
     def checked(self, subject: _Span | None, value: _Span | None) -> Term | None:
         """A value that does not look like one has to be said to change, or to be of the sort of its subject."""
@@ -372,12 +457,14 @@ class _Reading:
         """ "S was X, but we go with V now"."""
         words = self.words
         former = _value_at(words, at + 1)
+        if _SO_FAR.search(self.low):
+            return self.checked(_name_before(words, at), former)
         if former is None or not words[former.end - 1].after:
             return None
         for then in range(former.end, len(words)):
             if words[then].low in ("with", "use", "take", "to", "is", "be", "it's"):
                 value = _value_at(words, then + 1)
-                if value is not None and value.exact > LOOSE:
+                if value is not None and (value.exact > LOOSE or words[then].low == "with"):
                     return self.term(_name_before(words, at), value, self.cut(former))
         return None
 
@@ -388,21 +475,58 @@ class _Reading:
         subject = _name_after(words, at + 1)
         if value is None or subject is None:
             return None
-        chosen = value.start > 0 and words[value.start - 1].low in _CHOOSING
-        if value.exact < EXACT and not chosen and not self.changes:
+        verb = words[value.start - 1].low if value.start > 0 else ""
+        chosen = verb in _CHOOSING and not (verb in _USING and words[at].low == "for")
+        if verb in ("with", "on", "for"):
+            chosen = value.start > 1 and words[value.start - 2].low in _GOING
+        open_to = value.exact == NAMED and verb not in _USING | _ASKING and words[at + 1].low in ("the", "our", "my")
+        if value.exact < EXACT and not (chosen or open_to or self.changes):
             return None
         if value.exact == LOOSE and _NO_VALUE.match(words[value.start].low):
             return None
         return self.term(subject, value)
 
+    def replaces(self, at: int) -> Term | None:
+        """ "V replaces X as S", "replace S with V", "swap X for V as S"."""
+        words = self.words
+        first, former = self.value_before(at), _value_at(words, at + 1)
+        if former is None or former.end >= len(words):
+            return None
+        if first is not None and first.exact > LOOSE and words[former.end].low in ("as", "for"):
+            return self.term(_name_after(words, former.end + 1), first, self.cut(former))
+        join = next((n for n in range(at + 2, min(at + 10, len(words))) if words[n].low in ("with", "for", "by")), None)
+        value = _value_at(words, join + 1) if join is not None else None
+        if join is None or value is None or value.exact == LOOSE:
+            return None
+        left = _value_at(words[:join], at + 1)
+        if left is None or left.exact == LOOSE:
+            return self.term(_name_after(words[:join], at + 1), value)
+        then = value.end
+        if then < len(words) and words[then].low in ("as", "for") and not words[then - 1].after:
+            return self.term(_name_after(words, then + 1), value, self.cut(left))
+        return None
+
+    def it_is(self, at: int) -> Term | None:
+        """ "X doesn't work for S, so V it is"."""
+        words = self.words
+        if at + 1 >= len(words) or words[at + 1].low not in ("is", "will", "shall") or at + 4 < len(words):
+            return None
+        value = self.value_before(at)
+        return self.term(_antecedent(words, value.start), value) if value is not None else None
+
     def value_before(self, end: int) -> _Span | None:
         """The value that ends before a word: it begins after the verb that chooses it, or its clause does."""
         words = self.words
+        if end > 1 and words[end - 1].low == "down":
+            end -= 1
         if end > 2 and [w.low for w in words[end - 2 : end]] == ["it", "is"]:
             end -= 2
         for start in range(max(0, end - 7), end):
+            if words[start].low in _CHOOSING and start + 1 < end:
+                continue
             begins = start == 0 or _breaks(words[start - 1]) or words[start - 1].low in _CHOOSING | _STARTS
-            if begins or _is_marked(words[start]) or _is_named(words[start]):
+            equation = words[start].low in ("n", "p") and start + 2 < end
+            if begins or equation or _is_marked(words[start]) or _is_named(words[start]):
                 value = _value_at(words, start, fill=False)
                 if value is not None and value.end == end and (begins or value.exact > LOOSE):
                     return value
@@ -413,10 +537,10 @@ class _Reading:
         words = self.words
         value = _value_at(words, at + 1)
         end = at + 1
-        while end > 0 and words[end - 1].low in _CHANGING | _AUXILIARY | {"change", "again"}:
+        while end > 0 and words[end - 1].low in _CHANGING | _AUXILIARY | _SETTLED:
             end -= 1
         subject = _name_before(words, end)
-        if subject is None or value is None:
+        if subject is None or value is None or "=" in self.words[value.start].text:
             return None
         changed = end <= at
         starts = subject.start == 0 or _breaks(words[subject.start - 1])
@@ -438,22 +562,20 @@ class _Reading:
         for start in range(at + 3, min(at + 9, len(words))):
             value = _value_at(words, start, fill=False)
             ends = value is not None and (value.end == len(words) or bool(words[value.end - 1].after))
-            marked = words[start].low in _A or words[start].low == "the" or _is_marked(words[start])
+            if words[start].low in _THE and words[start - 1].low in _OF:
+                continue
+            marked = _the(words, start) or _is_marked(words[start])
+            marked = marked or (len(words[start].low) == 1 and start + 2 < len(words))
             if value is not None and ends and (marked or _is_named(words[start])):
                 return self.term(_Span(at + 1, start, 0), value)
             if words[start].low in _NO_NAME:
                 return None
         return None
 
-    def about(self) -> Term | None:
+    def about(self, at: int) -> Term | None:
         """ "For S, use V", "about S: V now", "for S we're going with V"."""
         words = self.words
-        at = 0
-        while at < len(words) and (words[at].low in _LEADING) and words[at].low not in _ABOUT:
-            at += 1
-        if at >= len(words) or words[at].low not in _ABOUT:
-            return None
-        start = at + 1 + (words[at].low == "as" and words[at + 1 : at + 2] != [] and words[at + 1].low == "for")
+        start = at + 1 + (words[at].low == "as" and at + 1 < len(words) and words[at + 1].low == "for")
         subject = _name_after(words, start)
         if subject is None:
             return None
@@ -461,12 +583,13 @@ class _Reading:
         for verb in range(then, min(then + 9, len(words))):
             if words[verb].low in _CHOOSING | {"say", "be", "is", "it's", "agreed", "to"}:
                 value = _value_at(words, verb + 1)
-                if value is not None and not _NO_VALUE.match(words[value.start].low):
-                    if value.exact == LOOSE and words[value.start].low in _CHOOSING:
-                        continue
-                    return self.term(subject, value)
+                if value is None or _NO_VALUE.match(words[value.start].low):
+                    continue
+                if value.exact == LOOSE and (words[value.start].low in _CHOOSING or not self.changes):
+                    continue
+                return self.term(subject, value)
         value = _value_at(words, then)
-        return self.term(subject, value) if value is not None and value.exact > LOOSE and then else None
+        return self.term(subject, value) if value is not None and value.exact > LOOSE else None
 
     def beside(self) -> Term | None:
         """The one exact value, with what stands before it or is named last: "order number A-12", "the flag (exp_2)"."""
@@ -492,7 +615,24 @@ class _Reading:
         return value if value is not None and value.exact == EXACT else None
 
 
-_MODAL = word_set("will should must shall has have to needs need can may would going now currently also is still")
+def _the(words: Sequence[_Word], at: int) -> bool:
+    return at < len(words) and (words[at].low in _THE or words[at].low in _A)
+
+
+def _ends_up(words: Sequence[_Word], end: int) -> bool:
+    """Whether "ended up" or "turned out" stands before a word."""
+    return end > 1 and words[end - 1].low in ("up", "out") and words[end - 2].low in ("ended", "turned", "turns")
+
+
+def _begins(words: Sequence[_Word], at: int) -> bool:
+    """Whether a clause begins with that word."""
+    return at == 0 or _breaks(words[at - 1]) or words[at - 1].low in _LEADING or words[at - 1].low == "that"
+
+
+_MODAL = word_set(
+    "happens ended turned turns will should must shall has have to needs need can may would going now "
+    "currently also is still"
+)
 _STARTS = word_set("so that's and but then ok okay now maybe rather actually no wait sorry of than about")
 _ABOUT = word_set("for about regarding concerning re on as with")
 _LEADING = word_set(
@@ -501,7 +641,8 @@ _LEADING = word_set(
 )
 _NO_SUBJECT = re.compile(
     r"(?:thing|point|idea|question|problem|way|time|reason|everything|something|anything|nothing|one|it|that|this|"
-    r"which|who|what|here|there|rule|note|fyi|btw|ps|update|correction|plan|day|lot|number one|first|second|"
+    r"which|who|what|here|there|best|worst|same|only|following|reference|records?|rules?|decisions?|goal|policy|"
+    r"note|fyi|btw|ps|update|correction|plan|day|lot|number one|first|second|"
     r"(?:file|link|copy|original|result|output|version|draft|folder|detail|info|place|today|week|case)s?"
     r"(?: (?:that|which|for later).*)?)$"
 )
@@ -511,13 +652,23 @@ _NO_VALUE = re.compile(
     r"much|more|less|always|never|only|all|sure|happy|glad|sorry|weird|odd|strange|better|worse|same|there|here|"
     r"working|running|failing|forgotten|forbidden|allowed|required|mandatory|\w+(?:ed|ing|ly))$"
 )
+_SO_FAR = re.compile(r"\b(?:last (?:i|we) (?:heard|knew|checked|saw)|so far|as far as i know|when i last)\b")
 _CHANGED_NOW = re.compile(
     r"\b(?:is|are|will be|be|it's) now\b|\bnow\W*$|\b(?:correction|scratch that|change of plans?|update|instead|"
     r"after all|turns out|not what i said|wrong|from (?:here|now) on|forget|decided|agreed)\b"
 )
 
 
-_CLAUSE = re.compile(r"(?:;|,? and|,? while|,? whereas|,? but|,) (?=\S)")
+_JOINTS: tuple[tuple[frozenset[str], Callable[[_Reading, int], Term | None]], ...] = (
+    (frozenset({"to"}), _Reading.moved),
+    (_IS | _ITS, _Reading.copula),
+    (_WAS, _Reading.was),
+    (word_set("no not won't isn't"), _Reading.no_longer),
+    (frozenset({"it"}), _Reading.it_is),
+    (_REPLACING, _Reading.replaces),
+    (_MAKING, _Reading.made),
+)
+"""The words that may join a subject and its value, each with how to read the sentence from there."""
 
 
 @lru_cache(maxsize=4096)
@@ -536,7 +687,8 @@ def term(text: str) -> Term | None:
 
 _FORMER = re.compile(
     r"\b(?:instead of|not|rather than|forget|no longer|was|out|drop|over|replaces|(?:turns|turned) out)\s+"
-    r"(?P<what>[^,;!?]{1,60}?)(?=$|[,;!?]|\.(?:\s|$)|\s(?:any ?more|but|doesn't|does not|for|anymore|didn't|won't|is|fell)\b)"
+    r"(?P<what>[^,;!?]{1,60}?)(?=$|[,;!?]|\.(?:\s|$)|\s(?:any ?more|but|doesn't|does not|for|anymore|didn't|won't|"
+    r"is|fell)\b)"
 )
 
 
@@ -557,10 +709,23 @@ def shape(value: str) -> str:
             signs.append("month")
         elif _NUMBER.match(word.text):
             signs.append("$0" if word.text[0] in "$€£¥" else "0:0" if ":" in word.text else "0")
-        elif _is_marked(word):
+        elif _is_marked(word) and not word.text.replace("-", "").isalpha():
             signs.append("code")
         elif word.text[0].isupper():
             signs.append("A")
         elif word.low not in _THE and word.low not in _A:
             signs.append("unit" if signs[-1:] == ["0"] else "a")
     return " ".join(dict.fromkeys(signs))
+
+
+def is_value(text: str) -> bool:
+    """Whether it is an exact value or a name, and nothing else."""
+    words = _words(text)
+    value = _value_at(words, 0, fill=False) if words else None
+    return value is not None and value.exact > LOOSE and value.end == len(words)
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether two values can be of the same thing, as far as their first words tell."""
+    first, second = (shape(v).replace("$", "").replace("a", "A").split()[:1] for v in (one, other))
+    return first == second or not first or not second

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from onefold.compaction.orders import LIMIT_NOUN, limit_name
 from onefold.compaction.subjects import Made, Sentence, name, plain, word_set
+from onefold.compaction.terms import EXACT, Term, term
 
 _URL = re.compile(
     r"\b(?:https?|ftp|ssh|s3|gs|git|postgres(?:ql)?|mysql|redis|amqp|mongodb|file)://[^\s<>\"'`|\\^{}]{2,300}"
@@ -17,7 +18,7 @@ _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
 _HEX = re.compile(r"(?<![\w/.-])(?=[0-9a-f]{0,39}[a-f])(?=[0-9a-f]{0,39}\d)(?:[0-9a-f]{7,12}|[0-9a-f]{40})(?![\w-])")
 _PATH = re.compile(
-    r"(?<![\w/:.@-])(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\][\w.@+%=-]{1,80}){1,12}/?|"
+    r"(?<![\w/:.@-])(?:~|\.{1,2}|[A-Za-z]:|/(?=/))?(?:[/\\][\w.@+%=-]{1,80}){1,12}/?|"
     r"(?<![\w/:.@-])[\w.@+-]{1,80}(?:/[\w.@+-]{1,80}){1,12}/?"
 )
 _FILE = re.compile(
@@ -113,15 +114,32 @@ _HIT = re.compile(r"[^\s:]{1,200}[:-]\d{1,7}[:-]")
 
 
 def shown(text: str) -> list[Made]:
-    """What code, a document or a tool shows: it is kept beside what was said, and takes no place of it."""
-    if len(text) > 400 or _HIT.match(text):
+    """What code, a document or a tool shows: the names alone, beside what was said, and in the place of none of it."""
+    if len(text) > _SENTENCE or _HIT.match(text):
         return []
-    if (pair := _SHOWN_PAIR.match(text)) is not None:
+    if (pair := _shown_pair(text)) is not None:
         return [Made("identifier", f"tool {name(pair['name'])}={pair['value']}"[:200], text)]
     found = list(identifiers(text))
     if not found or len(found) > 3:
         return []
-    return [Made("identifier", f"tool {', '.join(f.value for f in found)}"[:200], text)]
+    values = ", ".join(f.value for f in found)
+    return [Made("identifier", f"tool {values}"[:200], values)]
+
+
+def bare(text: str) -> str:
+    """The exact names in some words of a tool, without the words: they may be an order. Nothing if there are none."""
+    if _shown_pair(text) is not None:
+        return text
+    return ", ".join(f.value for f in islice(identifiers(text), 8))
+
+
+_WORDS_IN_LABEL = 3
+
+
+def _shown_pair(text: str) -> re.Match[str] | None:
+    """A short label with an exact value, and nothing else."""
+    pair = _SHOWN_PAIR.match(text)
+    return pair if pair is not None and len(pair["name"].split()) <= _WORDS_IN_LABEL else None
 
 
 _LABELS = (
@@ -150,7 +168,7 @@ _VALUE = (
     r"[$€£¥]\s?\d\S{0,20}|(?-i:[A-Z]{2,4} \d{1,6}\b)|(?:next |this )?(?:mon|tues|wednes|thurs|fri|satur|sun)day\b))"
 )
 _COPULA = (
-    r"(?:is|are|=|:|was|will be|should be|must be|has to be|needs to be|equals|becomes|became|reads|stays|remains)"
+    r"(?:is|are|=|:|will be|should be|must be|has to be|needs to be|equals|becomes|became|reads|stays|remains)"
     r"(?: now| currently| still| set to| at| in| on| under| called| named| stored in| stored at| located at| located "
     r"in| going to"
     r" be| to be| just| actually| exactly| always| hosted at| running on| port| number)*"
@@ -162,7 +180,8 @@ _IS = re.compile(
     re.IGNORECASE,
 )
 _IS_CALLED = re.compile(
-    rf"{_LEAD}(?P<name>(?:{_DETERMINER} )?(?:(?!{_SKIP})[\w.'/#-]{{1,40}} ){{0,4}}{_LABELS}(?: (?:for|of|on|in) "
+    rf"{_LEAD}(?P<name>(?:{_DETERMINER} )?(?:(?!{_SKIP}|the\b|our\b|my\b|an?\b)[\w.'/#-]{{1,40}} "
+    rf"){{0,4}}{_LABELS}(?: (?:for|of|on|in) "
     rf"(?:the |our )?[\w-]{{1,30}}"
     rf"(?: [\w-]{{1,30}})?)?) {_COPULA} (?!(?:not|a|an|the|very|so|too|wrong|broken|down|missing|empty|slow|invalid|"
     r"unknown|gone|ready|done|"
@@ -294,9 +313,13 @@ _GIVING = word_set(
 def valued(said: Sentence) -> list[Made]:
     """Names that are given a value, one fact each. Two in one sentence are told apart, clause by clause."""
     text = said.text
-    if len(text) > _SENTENCE or not (_GIVES.search(said.low) or said.words & _GIVING):
+    if len(text) > _SENTENCE:
         return []
-    if _pattern(text) is None:
+    if (made := paired(said)) or (made := _read(text)):
+        return made
+    if _only_mentions(text):
+        return []
+    if not (_GIVES.search(said.low) or said.words & _GIVING) or _pattern(text) is None:
         return []
     clauses = _clauses(text)
     made = [m for clause in clauses if (m := _one(clause, whole=text if len(clauses) == 1 else clause)) is not None]
@@ -304,6 +327,89 @@ def valued(said: Sentence) -> list[Made]:
         whole = _one(text, whole=text)
         return [whole] if whole is not None else []
     return made if len(made) != 1 else [*made, *_also_for(made[0])]
+
+
+_WORTH = re.compile(r"\d|[a-z][A-Z/_@:]|\s[\"“`(]?[A-Z]|\w-\w|->|=>|→|:|\b(?:now|instead|wrong|for|as|new)\b")
+
+
+def _read(text: str) -> list[Made]:
+    """What the words say of something, whichever way round."""
+    if not _WORTH.search(text) or ("=" in text and " = " not in text and _PAIR.search(text)):
+        return []
+    if (found := term(text)) is None:
+        return []
+    if not found.sure and (_DATED.search(found.value) or not _CODE.search(found.value) or _is_address(found.value)):
+        return []
+    if _is_address(found.value) and not found.changes and not _LABELLED_NAME.search(found.subject):
+        return []
+    return [_made(found, text)]
+
+
+def _only_mentions(text: str) -> bool:
+    """Whether it is about a place: where something lies is no value that the next place takes over."""
+    found = next(identifiers(text), None) if "/" in text or "\\" in text or "." in text else None
+    return found is not None and found.kind in ("path", "url") and not _NAMES_PLACE.search(plain(text))
+
+
+_NAMES_PLACE = re.compile(rf"\b(?!file\b|link\b|version\b|model\b|name\b){_LABELS}\b|=")
+_CODE = re.compile(
+    r"\d{4}|(?=\S*\d)\S*[A-Za-z]\S*\d|[A-Za-z]\S*-\S*\d|\d-\S|_\S*\d|[A-Z]+ \d+|^\S{1,12}\d{2,}$|\d\.\d+\.\d"
+)
+_DATED = re.compile(
+    r"^(?:19|20)\d\d(?:$|\s)|^[$€£¥]|^\d{1,3}(?:[.,]\d{1,3})?(?: ?%|st|nd|rd|th)?(?: [a-z]|$)|^[A-Z]\w+ \d{1,2}$|"
+    r"^\d+ [a-z]{2,}"
+)
+_LABELLED_NAME = re.compile(rf"\b(?!file|link|version|model){_LABELS}$")
+
+
+def _is_address(value: str) -> bool:
+    """Whether it is a path or a link: a sentence that mentions one gives no name a new value."""
+    return bool(_PATH.fullmatch(value) or _URL.match(value) or _FILE.fullmatch(value)) and not value.startswith("v")
+
+
+def _made(found: Term, text: str) -> Made:
+    if not found.sure:
+        return Made("identifier", f"{found.subject} {found.value}"[:200], text)
+    if _LIKED.search(found.subject):
+        return Made("preference", found.subject, text)
+    if LIMIT_NOUN.search(found.subject):
+        return Made("limit", found.subject, text)
+    return Made("identifier", found.subject, text)
+
+
+_NUMBERS = re.compile(r"\S*\d\S*")
+_APART = re.compile(r"(?P<strong>;|,? and|,? while|,? whereas|,? but|,? vs\.?) |, ")
+
+
+def paired(said: Sentence) -> list[Made]:
+    """Two things with a value each in one sentence: each is a fact of its own, in its own words."""
+    text = said.text
+    if len(text) > _SENTENCE or len(_NUMBERS.findall(text)) < 2:
+        return []
+    parts: list[tuple[Term, str]] = []
+    start = 0
+    cuts = list(islice(_APART.finditer(text), 10))
+    for n, cut in enumerate(cuts):
+        left = text[start : cut.start()]
+        end = cuts[n + 1].start() if n + 1 < len(cuts) else len(text)
+        first = _own(left)
+        second = _own(text[cut.end() : end]) or (_own(text[cut.end() :]) if cut["strong"] else None)
+        if first is not None and second is not None and _differ(first, second):
+            parts.append((first, left))
+            start = cut.end()
+    last = _own(text[start:]) if parts else None
+    if last is None:
+        return []
+    return [_made(found._replace(sure=True), words) for found, words in [*parts, (last, text[start:])]]
+
+
+def _own(clause: str) -> Term | None:
+    found = term(clause.strip())
+    return found if found is not None and found.exact == EXACT else None
+
+
+def _differ(one: Term, other: Term) -> bool:
+    return one.subject != other.subject and one.value != other.value and not other.former
 
 
 _ALSO_FOR = re.compile(

@@ -86,17 +86,20 @@ def note(
         for n in source:
             if (said := view.record(tx, session, n)) is None or said.kind == ERASED:
                 raise OnefoldError(f"session {session!r}: record {n}, which the note comes from, is not there any more")
-        before = view.standing(tx, session, state.last + 1, head.hidden).notes
+        standing = view.standing(tx, session, state.last + 1, head.hidden)
+        before, carried = standing.notes, view.facts(view.told(tx, session, head))
         stands = [n for n in before if (n.kind, n.key) != (kind, key)]
         dropped = [n for n in before if (n.kind, n.key) == (kind, key)]
         if text.strip():
             if dropped and dropped[0].text == text:
                 return dropped[0].number
             stands.append(Note(state.last + 1, kind, text, key or "", actor, tx.now))
-        elif not dropped and not any((f.kind, f.key) == (kind, key) for f in view.facts(view.told(tx, session, head))):
+        elif not dropped and not any((f.kind, f.key) == (kind, key) for f in carried):
             raise OnefoldError(f"session {session!r} has no note and no fact of kind {kind!r} with the key {key!r}")
         body: dict[str, Json] = {"kind": kind, "text": text if text.strip() else "", "key": key}
-        body["tokens"] = _size(stands) - _size(before)
+        facts = view.holding(carried, standing, head.hidden)
+        fewer = [f for f in facts if (f.kind, f.key) != (kind, key)]
+        body["tokens"] = _size(stands) - _size(before) + view.fact_tokens(fewer) - view.fact_tokens(facts)
         if source:
             body["source"] = list(source)
         state = journal.add(tx, state, journal.draft(NOTE, body, actor=actor))

@@ -258,9 +258,17 @@ def facts(told: Mapping[str, Json] | None) -> tuple[Fact, ...]:
     return tuple(Fact(*line) for line in (told or {}).get("facts", ()))
 
 
-def _told_tokens(told: Mapping[str, Json]) -> int:
-    carried = facts(told)
-    return estimate(framed(told["summary"])) + (estimate(stated(carried)) if carried else 0)
+def holding(facts: Sequence[Fact], standing: Standing, hidden: Ranges) -> tuple[Fact, ...]:
+    """Those of a segment's facts that hold now: no note of the same kind and key took their place or took them away
+    later, and the message that says otherwise, if one does, is not in view."""
+    replaced = dict(standing.dropped) | {(n.kind, n.key): n.number for n in standing.notes}
+    return tuple(
+        f for f in facts if replaced.get((f.kind, f.key), 0) <= f.source and (not f.until or is_hidden(hidden, f.until))
+    )
+
+
+def fact_tokens(facts: Sequence[Fact]) -> int:
+    return estimate(stated(facts)) if facts else 0
 
 
 def size(
@@ -278,7 +286,8 @@ def size(
     verbatim = {*kept, *(n for n in stands.pinned if n < cut)}
     by_name = (record(tx, session, n) for n in verbatim)
     return (
-        (_told_tokens(told) if told is not None else 0)
+        (estimate(framed(told["summary"])) if told is not None else 0)
+        + fact_tokens(holding(facts(told), stands, hidden))
         + stands.tokens()
         + sum(r.header.tokens for r in by_name if r is not None and r.header is not None)
         + tokens(tx, session, cut, last + 1, hidden)

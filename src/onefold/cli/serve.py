@@ -1,0 +1,112 @@
+"""`onefold serve`: the API, the live events and the page, for one store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import onefold
+from onefold.cli.compact import chosen_summarizer
+from onefold.cli.options import StoreOption, WrongUse, default_store, locate, open_store
+from onefold.cli.output import finish, safe, say
+from onefold.cli.token import TokensOption, tokens_path
+from onefold.store import Store
+
+
+def command(  # noqa: PLR0917  a parameter here is an option there
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="0 for any that is free.")] = 8642,
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Listen for other machines without TLS: the network is safe.")
+    ] = False,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="A certificate, for https.", show_default=False)
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="Its private key.", show_default=False)
+    ] = None,
+    proxy: Annotated[
+        str | None,
+        typer.Option(
+            "--proxy", metavar="URL", help="The address at which a proxy with TLS offers it.", show_default=False
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host", metavar="NAME", help="Another name it goes by; may be repeated.", show_default=False
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file", metavar="FILE", help="More tokens, one a line, as containers give them.", show_default=False
+        ),
+    ] = None,
+    tokens: TokensOption = None,
+    drain: Annotated[
+        float, typer.Option("--drain", min=0, metavar="SECONDS", help="How long requests may take at the end.")
+    ] = 10.0,
+    store: StoreOption = None,
+) -> None:
+    """Serves a store: a page, an HTTP API and live events.
+
+    It listens on this machine only, and answers nobody without a token. At its first start it makes one and prints it
+    once, as a link to the page; `onefold token` makes more. The log goes to stderr, one JSON object a line, never with
+    the text of a message; ONEFOLD_LOG sets its level. SIGTERM or Ctrl-C drains it: those who follow are told to resume
+    elsewhere, requests under way end, compactions are handed back, and the exit code is 0. A second signal ends it at
+    once.
+
+    \b
+    Examples:
+      onefold serve --store agent.db
+      onefold serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
+    """
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+        import websockets  # noqa: F401
+    except ImportError as error:
+        raise WrongUse(
+            f"{error.name} is not installed, which the server needs: pip install 'onefold[server]'"
+        ) from None
+    if (tls_cert is None) != (tls_key is None):
+        raise WrongUse("--tls-cert and --tls-key go together; give both")
+
+    from onefold.server.app import create_app
+    from onefold.server.origins import check_listening
+    from onefold.server.serving import log_to, serve
+    from onefold.server.settings import Settings
+    from onefold.server.tokens import Tokens, link
+
+    chosen = Settings(
+        host=host, port=port, hosts=tuple(allow_host or ()), proxy=proxy, allow_remote=allow_remote,
+        tls_cert=tls_cert, tls_key=tls_key, drain=drain,
+        summarizer=chosen_summarizer(),
+    )  # fmt: skip
+    check_listening(chosen)
+    log_to()
+    known = Tokens(tokens_path(tokens), token_file=token_file, environ=os.environ)
+    known.known()  # what is wrong with them is said before anything listens
+    opened = opened_store(store)
+
+    def ready(url: str) -> None:
+        say(f"onefold serves {safe(opened.address)} at {safe(url)}")
+        if (secret := known.first()) is not None:
+            say(f"open {link(url, secret)}")
+            say("this link is shown once; `onefold token` makes more")
+        finish()
+
+    serve(opened, chosen, lambda hub: create_app(opened, chosen, known, hub), ready)
+
+
+def opened_store(given: str | None) -> Store:
+    """The store. Where nobody named one, the usual one is made at the first start."""
+    address = locate(given)
+    if address == str(default_store()) and not default_store().exists():
+        default_store().parent.mkdir(parents=True, exist_ok=True)
+        return onefold.open(address)
+    return open_store(given)

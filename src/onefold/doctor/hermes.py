@@ -1,0 +1,730 @@
+"""The state.db of Hermes Agent: what goes wrong in it, and how it is mended.
+
+Hermes compacts in two ways. In place, the rows of a session are archived (`active` 0, `compacted` 1) and the summary
+with the newest messages is written behind them. By rotation, the session is ended with the reason `compression`, and a
+child goes on with the summary. A child is a branch or a subagent's session if its marker names its parent; with a
+marker that names another session it only inherited it, and is a continuation.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
+
+import apsw
+
+from onefold.doctor.findings import Finding, Progress
+from onefold.doctor.hermes_rows import LOOK_BACK, Messages, Row, Swallowed, count_calls, row, swallowed
+from onefold.doctor.looking import alive, tables
+from onefold.doctor.repairing import Operation
+from onefold.doctor.statements import fitted, number, parsed_object, readable, statements, text
+from onefold.model import Json
+
+name = "Hermes Agent"
+
+COMPRESSION = "compression"
+_RECOVERED = ("agent_close", "ws_orphan_reap")
+"""Ends by accident, which Hermes itself takes back when the chat goes on."""
+_LEFT_OPEN = ("active", "paused")
+_ABSENT = {"active": "1", "compacted": "0", "scope": "''"}
+_NEEDED = {"sessions": {"id", "source"}, "messages": {"id", "session_id", "role", "content"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What is needed of a session to know its place in its line."""
+
+    id: str
+    parent: str | None
+    started: float
+    ended: float | None
+    reason: str | None
+    source: str | None
+    messages: float
+    calls: float | None
+    branch_of: str | None
+    delegate_of: str | None
+
+    def continues(self, parent: Session) -> bool:
+        marked = parent.id in (self.branch_of, self.delegate_of) or self.source == "tool"
+        return parent.reason == COMPRESSION and self.id != parent.id and not marked
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """A store's tables and columns as they are."""
+
+    connection: apsw.Connection
+    tables: Mapping[str, frozenset[str]]
+
+    def has(self, table: str, *columns: str) -> bool:
+        return table in self.tables and {*columns} <= self.tables[table]
+
+    @cached_property
+    def _fitted(self) -> dict[tuple[str, str], str]:
+        return {}
+
+    def ask(self, query: str, *bindings: Json, table: str = "messages") -> apsw.Cursor:
+        if (query, table) not in self._fitted:
+            columns = self.tables.get(table, frozenset())
+            self._fitted[query, table] = fitted(statements("hermes.sql")[query], columns, _ABSENT)
+        return self.connection.execute(self._fitted[query, table], bindings)
+
+    def one(self, query: str, *bindings: Json, table: str = "messages") -> Json:
+        found = self.ask(query, *bindings, table=table).fetchone()
+        return None if found is None else found[0]
+
+    @cached_property
+    def archives(self) -> bool:
+        """Whether messages can leave the live set and stay in the store."""
+        return self.has("messages", "active", "compacted")
+
+    @cached_property
+    def ends(self) -> bool:
+        return self.has("sessions", "ended_at", "end_reason", "parent_session_id")
+
+
+def recognises(connection: apsw.Connection) -> str | None:
+    """A Hermes store has sessions and messages of this shape, and says its schema's version."""
+    shape = _Shape(connection, tables(connection))
+    if not all(shape.has(table, *columns) for table, columns in _NEEDED.items()):
+        return None
+    if not shape.has("schema_version", "version"):
+        return "an early schema" if shape.has("messages", "tool_call_id") else None
+    found = connection.execute("select max(version) from schema_version").fetchone()
+    return f"schema {found[0] if found else '?'}"
+
+
+@readable
+def examine(connection: apsw.Connection, *, now: float, progress: Progress) -> Iterator[Finding]:
+    shape = _Shape(connection, tables(connection))
+    lines = Lines(shape)
+    yield from _cycles(lines)
+    for parent in lines.compacted():
+        yield from _continuations(lines, parent)
+    yield from _locks(lines, now)
+    yield from _routes(lines)
+    yield from _bindings(lines)
+    yield from _goals(lines)
+    yield from _messages(lines, progress)
+
+
+def mend(operation: Operation, finding: Finding) -> str:
+    shape = _Shape(operation.connection, tables(operation.connection))
+    return _MENDS[finding.kind](operation, shape, finding.facts)
+
+
+# ---------------------------------------------------------------------- lines of sessions
+
+
+class Lines:
+    """All sessions, and which goes on as which."""
+
+    def __init__(self, shape: _Shape) -> None:
+        self.shape = shape
+        self.sessions = {found.id: found for found in _sessions(shape)}
+        self._children: dict[str, list[Session]] = {}
+        for session in self.sessions.values():
+            if session.parent is not None:
+                self._children.setdefault(session.parent, []).append(session)
+
+    def compacted(self) -> Iterator[Session]:
+        """Those that a compaction ended."""
+        return (s for s in self.sessions.values() if s.reason == COMPRESSION)
+
+    def continuations(self, parent: Session) -> list[Session]:
+        """The one that Hermes goes on with comes first."""
+        found = [s for s in self._children.get(parent.id, ()) if s.continues(parent)]
+        return found if len(found) < 2 else sorted(found, key=self._rank, reverse=True)
+
+    def _rank(self, session: Session) -> tuple[int, float, float, str]:
+        place = 2 if session.reason == COMPRESSION else 1 if session.ended is None else 0
+        return place, self.newest(session) or session.started, session.started, session.id
+
+    def newest(self, session: Session) -> float | None:
+        return number(self.shape.one("newest", session.id))
+
+    def empty(self, session: Session) -> bool:
+        return self.shape.one("has_messages", session.id) is None
+
+    def tip(self, session: Session) -> Session:
+        """The newest session of a line."""
+        seen = {session.id}
+        while found := self.continuations(session):
+            if found[0].id in seen:
+                break
+            session = found[0]
+            seen.add(session.id)
+        return session
+
+
+def _sessions(shape: _Shape) -> Iterator[Session]:
+    for id, parent, started, ended, reason, source, messages, calls, config in shape.ask("sessions", table="sessions"):
+        if not isinstance(id, str):
+            continue
+        marks = parsed_object(config)
+        yield Session(
+            id=id,
+            parent=text(parent),
+            started=number(started) or 0.0,
+            ended=number(ended),
+            reason=text(reason) if ended is not None else None,
+            source=text(source),
+            messages=number(messages) or 0,
+            calls=number(calls) if shape.has("sessions", "tool_call_count") else None,
+            branch_of=text(marks.get("_branched_from")),
+            delegate_of=text(marks.get("_delegate_from")),
+        )
+
+
+def _cycles(lines: Lines) -> Iterator[Finding]:
+    done: set[str] = set()
+    for start in lines.sessions.values():
+        walked: dict[str, Session] = {}
+        at: Session | None = start
+        while at is not None and at.id not in done and at.id not in walked:
+            walked[at.id] = at
+            at = lines.sessions.get(at.parent) if at.parent is not None else None
+        if at is not None and at.id in walked:
+            order = [*walked]
+            circle = [walked[id] for id in order[order.index(at.id) :]]
+            first = min(circle, key=lambda s: (s.started, s.id))
+            names = ", ".join(sorted(s.id for s in circle))
+            yield Finding(
+                kind="cycle",
+                key=first.id,
+                where=f"session {first.id}",
+                wrong=f"its line of parents leads back to itself: {names}",
+                means="Its history has no beginning: lists may leave it out, and whoever follows the line never ends.",
+                remedy=f"{first.id} began first, so it becomes the beginning; its old parent is kept aside.",
+                mendable=True,
+                facts={"session": first.id, "sessions": sorted(s.id for s in circle)},
+            )
+        done |= {*walked}
+
+
+def _continuations(lines: Lines, parent: Session) -> Iterator[Finding]:
+    found = lines.continuations(parent)
+    if not found:
+        yield _unfinished(parent)
+        return
+    full = [s for s in found if not lines.empty(s)]
+    if len(full) > 1:
+        yield _fork(lines, parent, full)
+    if found[0] not in full and not lines.continuations(found[0]):
+        yield _empty(parent, found[0], bool(full))
+    if found[0].source != parent.source:
+        yield _elsewhere(parent, found[0])
+
+
+def _unfinished(parent: Session) -> Finding:
+    return Finding(
+        kind="ended-without-continuation",
+        key=parent.id,
+        where=f"session {parent.id}",
+        wrong="a compaction ended it and never made the session that goes on",
+        means="The conversation is closed with nothing after it: what is written to it is refused or not seen again.",
+        remedy="It is opened again, as it was before the compaction; nothing in it is lost.",
+        mendable=True,
+        facts={"session": parent.id},
+    )
+
+
+def _fork(lines: Lines, parent: Session, full: list[Session]) -> Finding:
+    kept, *others = full
+    names = " and ".join(s.id for s in others)
+    can = lines.shape.has("sessions", "model_config")
+    what = f"{kept.id}, the one that Hermes goes on with, stays; {names} is marked as a branch, so that it is listed"
+    return Finding(
+        kind="fork",
+        key=parent.id,
+        where=f"session {parent.id}",
+        wrong=f"it goes on as {len(full)} sessions: {', '.join(s.id for s in full)}",
+        means=f"Hermes goes on with {kept.id}; what was said in {names} since the compaction is not seen again.",
+        remedy=f"{what} and can be resumed. No message is moved."
+        if can
+        else f"Report only: this version cannot mark a branch. Resume {names} by id to see what it holds.",
+        mendable=can,
+        facts={"parent": parent.id, "kept": kept.id, "others": [s.id for s in others]},
+    )
+
+
+def _empty(parent: Session, child: Session, others: bool) -> Finding:
+    goes_on = "the continuation that has messages" if others else f"{parent.id}, which is opened again"
+    return Finding(
+        kind="empty-continuation",
+        key=child.id,
+        where=f"session {child.id}",
+        wrong=f"it is the continuation of {parent.id} and has no message",
+        means="Whoever resumes the conversation finds it empty, though everything is still there before it.",
+        remedy=f"{child.id} is put away as orphaned, and the conversation goes on in {goes_on}.",
+        mendable=True,
+        facts={"session": child.id, "parent": parent.id, "others": others},
+    )
+
+
+def _elsewhere(parent: Session, child: Session) -> Finding:
+    return Finding(
+        kind="continued-elsewhere",
+        key=parent.id,
+        where=f"session {parent.id}",
+        wrong=f"it began in {parent.source}, and a compaction in {child.source} made it go on as {child.id}",
+        means=f"A program that still holds the old id would write to a session that has ended; {child.id} goes on.",
+        remedy=f"Report only: the store is right. Restart what still shows {parent.id}, or resume {child.id}.",
+        severity="note",
+        facts={"session": parent.id, "continuation": child.id},
+    )
+
+
+# ---------------------------------------------------------------------- locks, routes, goals
+
+
+def _locks(lines: Lines, now: float) -> Iterator[Finding]:
+    if not lines.shape.has("compression_locks", "session_id", "holder", "expires_at"):
+        return
+    for id, holder, _, until in lines.shape.ask("locks", table="compression_locks"):
+        if not isinstance(id, str):
+            continue
+        expires = number(until)
+        session = lines.sessions.get(id)
+        if expires is None or expires < now:
+            wrong = f"its compaction lock ran out{_when(expires)} and was never released"
+        elif session is None:
+            wrong = "it does not exist, and yet it has a compaction lock"
+        elif session.ended is not None:
+            wrong = f"it has ended, and its compaction lock is held until{_when(expires)}"
+        elif _dead(holder):
+            wrong = f"its compaction lock belongs to {holder}, which no longer runs"
+        else:
+            continue
+        yield Finding(
+            kind="stale-lock",
+            key=id,
+            where=f"session {id}",
+            wrong=wrong,
+            means="A compaction was killed in the middle. While the lock is in force no other one can begin.",
+            remedy="The lock is removed. The store is repaired only while no program has it open, so nobody holds it.",
+            severity="risk",
+            mendable=True,
+            facts={"session": id, "holder": str(holder)},
+        )
+
+
+def _dead(holder: object) -> bool:
+    found = re.match(r"pid=(\d{1,9})\b", holder) if isinstance(holder, str) else None
+    return found is not None and not alive(int(found.group(1)), "")
+
+
+def _when(at: float | None) -> str:
+    if at is None or not 0 < at < 1e11:
+        return ""
+    return f" {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _routes(lines: Lines) -> Iterator[Finding]:
+    if not lines.shape.has("gateway_routing", "session_key", "entry_json"):
+        return
+    for rowid, scope, key, entry in lines.shape.ask("routes", table="gateway_routing"):
+        session = lines.sessions.get(str(parsed_object(entry).get("session_id")))
+        if session is None or session.reason is None or session.reason in _RECOVERED:
+            continue
+        place = f"{scope}:{key}" if scope else f"{key}"
+        yield _route(lines, session, f"chat {key}", place, {"table": "gateway_routing", "row": rowid})
+
+
+def _bindings(lines: Lines) -> Iterator[Finding]:
+    if not lines.shape.has("telegram_dm_topic_bindings", "chat_id", "thread_id", "session_id"):
+        return
+    for rowid, chat, thread, id in lines.shape.ask("bindings"):
+        session = lines.sessions.get(str(id))
+        if session is not None and session.reason == COMPRESSION:
+            facts = {"table": "telegram_dm_topic_bindings", "row": rowid}
+            yield _route(lines, session, f"topic {thread} of chat {chat}", f"topic:{chat}:{thread}", facts)
+
+
+def _route(lines: Lines, session: Session, who: str, key: str, facts: dict[str, Json]) -> Finding:
+    tip = lines.tip(session)
+    can = session.reason == COMPRESSION and tip.id != session.id and tip.ended is None
+    if facts["table"] == "telegram_dm_topic_bindings" and can:
+        can = lines.shape.one("bound", tip.id) is None
+    left = "Report only: Hermes drops this route by itself and begins anew; to go on with the old session, resume it."
+    if session.reason == COMPRESSION:
+        left = "Report only: there is no session to send it to. Look at the findings about this session first."
+    return Finding(
+        kind="route-to-ended-session",
+        key=key,
+        where=who,
+        wrong=f"its messages go to session {session.id}, which ended ({session.reason})",
+        means="What is written there is put into a conversation that is closed, and nobody answers from what it knows.",
+        remedy=f"Its messages go to {tip.id}, where the conversation goes on." if can else left,
+        severity="harm" if session.reason == COMPRESSION else "risk",
+        mendable=can,
+        facts={**facts, "session": session.id, "to": tip.id if can else None},
+    )
+
+
+def _goals(lines: Lines) -> Iterator[Finding]:
+    if not lines.shape.has("state_meta", "key", "value"):
+        return
+    for key, value in lines.shape.ask("goals"):
+        session = lines.sessions.get(str(key)[len("goal:") :])
+        if session is None or session.reason != COMPRESSION:
+            continue
+        tip = lines.tip(session)
+        if tip.id == session.id or parsed_object(value).get("status", "active") not in _LEFT_OPEN:
+            continue
+        taken = lines.shape.one("goal", f"goal:{tip.id}") is not None
+        moved = f"{tip.id} has one of its own, so this one is closed" if taken else f"It is moved to {tip.id}"
+        yield Finding(
+            kind="goal-on-ended-session",
+            key=session.id,
+            where=f"session {session.id}",
+            wrong=f"its goal is still open, and the conversation goes on in {tip.id} without it",
+            means="The agent no longer works towards the goal, and does not say so.",
+            remedy=f"{moved}; the old entry is kept aside.",
+            mendable=True,
+            facts={"session": session.id, "to": tip.id},
+        )
+
+
+# ---------------------------------------------------------------------- messages
+
+
+def _messages(lines: Lines, progress: Progress) -> Iterator[Finding]:
+    shape = lines.shape
+    total = int(shape.one("message_count"))
+    done = 0
+    seen: set[str] = set()
+    for id, group in groupby(shape.ask("message_ids"), key=itemgetter(0)):
+        numbers = [found for _, found in group]
+        session = lines.sessions.get(id) if isinstance(id, str) else None
+        if session is not None:
+            seen.add(session.id)
+            yield from _of_session(lines, session, _read(shape, session, numbers))
+        done += len(numbers)
+        progress(done, total)
+    if shape.has("sessions", "message_count"):
+        for session in lines.sessions.values():
+            if session.messages and session.id not in seen:
+                yield _count(session, Messages())
+
+
+def _read(shape: _Shape, session: Session, numbers: Iterable[int]) -> Messages:
+    messages = Messages(session.ended if session.reason == COMPRESSION else None)
+    for found in _rows(shape, numbers):
+        messages.add(found)
+    return messages
+
+
+def _rows(shape: _Shape, numbers: Iterable[int]) -> Iterator[Row]:
+    for id in numbers:
+        values = shape.ask("message", id).fetchone()
+        if values is not None:
+            yield row(id, values)
+
+
+def _of_session(lines: Lines, session: Session, messages: Messages) -> Iterator[Finding]:
+    shape = lines.shape
+    if found := swallowed(messages.before, messages.first):
+        yield _swallowed(shape, session, session, found)
+    if session.reason == COMPRESSION and (continued := lines.continuations(session)):
+        child = continued[0]
+        if found := swallowed(messages.newest, _first(shape, child)):
+            yield _swallowed(shape, session, child, found)
+    if messages.late:
+        yield _late(lines, session, messages.late)
+    if messages.duplicated:
+        yield _duplicated(shape, session, messages)
+    for id in messages.results_without_calls:
+        yield _orphan(shape, session, id)
+    if len(messages.summaries) > 1:
+        yield _summaries(shape, session, messages.summaries)
+    if shape.has("sessions", "message_count") and messages.count_is_wrong(session.messages, session.calls):
+        yield _count(session, messages)
+
+
+def _first(shape: _Shape, session: Session) -> list[Row]:
+    """The rows that a continuation began with, and some after them."""
+    rows = _rows(shape, _numbers(shape, session.id)[:LOOK_BACK])
+    return [found for found in rows if not found.rewound]
+
+
+def _numbers(shape: _Shape, session: str) -> list[int]:
+    return sorted(found for (found,) in shape.ask("ids_of", session))
+
+
+def _swallowed(shape: _Shape, session: Session, into: Session, found: Swallowed) -> Finding:
+    ids = [r.id for r in found.rows]
+    can = found.at_the_end and into.ended is None
+    left = "Report only: the conversation has gone on since, and to put them behind it would change what it says."
+    return Finding(
+        kind="swallowed-tail",
+        key=session.id,
+        where=f"session {session.id}",
+        wrong=f"{_count_of(ids, 'message')} came while a summary was written, and went with what it replaced",
+        means="They stand neither in the summary nor after it: the agent does not know of them, and never answers.",
+        remedy=f"They are put back behind the last message of {into.id}, as new messages." if can else left,
+        mendable=can,
+        facts={"session": session.id, "into": into.id, "messages": ids},
+    )
+
+
+def _late(lines: Lines, session: Session, late: list[Row]) -> Finding:
+    tip = lines.tip(session)
+    ids = [r.id for r in late]
+    newest = lines.newest(tip)
+    can = (
+        tip.id != session.id
+        and tip.ended is None
+        and lines.shape.archives
+        and (newest is None or newest < late[0].at)
+        and not lines.empty(tip)
+    )
+    if can:
+        remedy = f"They are put behind the last message of {tip.id}, which is older, and archived here."
+    elif tip.id == session.id:
+        remedy = "Report only: it has no continuation. Once it is opened again they are part of it."
+    else:
+        remedy = f"Report only: {tip.id} has gone on since, and to put them behind it would change what it says."
+    return Finding(
+        kind="written-after-end",
+        key=session.id,
+        where=f"session {session.id}",
+        wrong=f"{_count_of(ids, 'message')} written after a compaction ended it",
+        means="A writer still held the old id. The conversation goes on elsewhere, without them.",
+        remedy=remedy,
+        mendable=can,
+        facts={"session": session.id, "into": tip.id, "messages": ids},
+    )
+
+
+def _duplicated(shape: _Shape, session: Session, messages: Messages) -> Finding:
+    ratio = messages.live / max(1, messages.live - len(messages.copies))
+    return Finding(
+        kind="duplicated-rows",
+        key=session.id,
+        where=f"session {session.id}",
+        wrong=f"{len(messages.copies):,} of {messages.live:,} live messages are copies of others: {ratio:.1f} rows for "
+        "each message",
+        means="A write was repeated row by row. The agent reads everything several times over, and is billed for it.",
+        remedy="The copies are archived: they leave the live set and stay in the store."
+        if shape.archives
+        else "Report only: this version has no archive to put the copies in.",
+        mendable=shape.archives,
+        facts={"session": session.id, "live": messages.live, "copies": len(messages.copies)},
+    )
+
+
+def _orphan(shape: _Shape, session: Session, id: int) -> Finding:
+    return Finding(
+        kind="result-without-call",
+        key=str(id),
+        where=f"session {session.id}, message {id}",
+        wrong="it is the result of a tool call that no message before it makes",
+        means="Providers refuse a conversation with such a result, every time.",
+        remedy="The result is archived: it leaves the live set and stays in the store."
+        if shape.archives
+        else "Report only: this version has no archive to put it in.",
+        mendable=shape.archives,
+        facts={"session": session.id, "message": id},
+    )
+
+
+def _summaries(shape: _Shape, session: Session, found: list[Row]) -> Finding:
+    same = len({r.print for r in found}) == 1 and shape.archives
+    return Finding(
+        kind="several-summaries",
+        key=session.id,
+        where=f"session {session.id}",
+        wrong=f"it has {len(found)} live summaries",
+        means="The agent reads more than one account of the past, and they may disagree.",
+        remedy="They are equal: the newest stays, the others are archived."
+        if same
+        else "Report only: they differ, and what one leaves out another may hold. A new compaction makes one of them.",
+        severity="risk",
+        mendable=same,
+        facts={"session": session.id, "messages": [r.id for r in found]},
+    )
+
+
+def _count(session: Session, messages: Messages) -> Finding:
+    said = f"{session.messages:.0f} messages"
+    has = f"{messages.live}"
+    if messages.live <= session.messages <= messages.live + messages.rewound:
+        said, has = f"{session.calls or 0:.0f} tool calls", f"{messages.calls}"
+    return Finding(
+        kind="wrong-count",
+        key=session.id,
+        where=f"session {session.id}",
+        wrong=f"it says that it has {said}, and has {has}",
+        means="Lists show a wrong number, and a session that counts none may be cleaned up as an empty one.",
+        remedy="The count is set to what is there.",
+        severity="risk",
+        mendable=True,
+        facts={"session": session.id},
+    )
+
+
+def _count_of(ids: list[int], what: str) -> str:
+    return f"{len(ids)} {what}{'' if len(ids) == 1 else 's'}"
+
+
+# ---------------------------------------------------------------------- mends
+
+
+def _keep(operation: Operation, shape: _Shape, what: str, query: str, key: Json) -> None:
+    """Keeps a whole row aside."""
+    cursor = shape.ask(query, key)
+    for found in cursor:
+        operation.keep(what, dict(zip((column[0] for column in cursor.get_description()), found, strict=True)))
+
+
+def _break_cycle(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
+    _keep(operation, shape, "sessions", "session", facts["session"])
+    shape.ask("detach", facts["session"])
+    return f"{facts['session']} is the beginning of its line."
+
+
+def _reopen(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
+    _keep(operation, shape, "sessions", "session", facts["session"])
+    shape.ask("reopen", facts["session"])
+    return f"{facts['session']} is open again."
+
+
+def _make_branches(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
+    for id in facts["others"]:
+        _keep(operation, shape, "sessions", "session", id)
+        shape.ask("make_branch", id)
+    return f"{', '.join(facts['others'])} marked as a branch of {facts['parent']}; {facts['kept']} goes on."
+
+
+def _put_away(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
+    child, parent = facts["session"], facts["parent"]
+    _keep(operation, shape, "sessions", "session", child)
+    shape.ask("put_away", operation.now, child)
+    if facts["others"]:
+        shape.ask("detach", child)
+        return f"{child} is put away; {parent} goes on in the continuation that has messages."
+    _keep(operation, shape, "sessions", "session", parent)
+    shape.ask("reopen", parent)
+    return f"{child} is put away, and {parent} is open again."
+
+
+def _drop_lock(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
+    for id, holder, since, until in shape.ask("locks", table="compression_locks").fetchall():
+        if id == facts["session"]:
+            operation.keep(
+                "compression_locks",
+                {"session_id": id, "holder": holder, "acquired_at": since, "expires_at": until},
+            )
+    shape.ask("drop_lock", facts["session"])
+    return f"The lock of {facts['session']} is removed."
+
+
+def _send_on(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
+    if facts["table"] == "telegram_dm_topic_bindings":
+        operation.keep(facts["table"], {"rowid": facts["row"], "session_id": facts["session"]})
+        shape.ask("put_binding", facts["to"], facts["row"])
+        return f"The topic goes to {facts['to']}."
+    for rowid, scope, key, entry in shape.ask("routes", table="gateway_routing").fetchall():
+        if rowid == facts["row"]:
+            operation.keep(facts["table"], {"scope": scope, "session_key": key, "entry_json": entry})
+            changed = {**parsed_object(entry), "session_id": facts["to"]}
+            shape.ask("put_route", json.dumps(changed), rowid)
+    return f"The chat goes to {facts['to']}."
+
+
+def _move_goal(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
+    old, new = f"goal:{facts['session']}", f"goal:{facts['to']}"
+    value = shape.one("goal", old)
+    operation.keep("state_meta", {"key": old, "value": value})
+    goal = parsed_object(value)
+    moved = shape.one("goal", new) is None
+    if moved:
+        shape.ask("put_goal", new, json.dumps(goal, ensure_ascii=False))
+    shape.ask("put_goal", old, json.dumps({**goal, "status": "cleared"}, ensure_ascii=False))
+    return f"The goal of {facts['session']} {'goes on in ' + facts['to'] if moved else 'is closed'}."
+
+
+def _carry_over(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
+    """Adds copies behind the last message of a session, as Hermes does with a tail that it carries over."""
+    for id in facts["messages"]:
+        shape.ask("copy_out", id)
+        shape.ask("change_copy", facts["into"])
+        if shape.archives:
+            shape.ask("enliven_copy")
+        shape.ask("copy_in")
+        shape.ask("copy_end")
+    _recount(shape, facts["into"])
+    return f"{_count_of(facts['messages'], 'message')} put back at the end of {facts['into']}."
+
+
+def _carry_late(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
+    done = _carry_over(operation, shape, facts)
+    _archive(operation, shape, facts["session"], facts["messages"])
+    return done
+
+
+def _archive(operation: Operation, shape: _Shape, session: str, ids: Iterable[int]) -> None:
+    for id in ids:
+        _keep(operation, shape, "messages", "whole_message", id)
+        shape.ask("archive", id)
+    _recount(shape, session)
+
+
+def _archive_copies(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
+    messages = Messages()
+    for found in _rows(shape, _numbers(shape, facts["session"])):
+        messages.add(found)
+    _archive(operation, shape, facts["session"], messages.copies)
+    return f"{len(messages.copies):,} copies in {facts['session']} are archived."
+
+
+def _archive_result(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
+    _archive(operation, shape, facts["session"], [facts["message"]])
+    return f"Message {facts['message']} of {facts['session']} is archived."
+
+
+def _archive_summaries(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
+    _archive(operation, shape, facts["session"], facts["messages"][:-1])
+    return f"One summary of {facts['session']} is live, the newest."
+
+
+def _set_count(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
+    _keep(operation, shape, "sessions", "session", facts["session"])
+    _recount(shape, facts["session"])
+    return f"The counts of {facts['session']} are right."
+
+
+def _recount(shape: _Shape, session: str) -> None:
+    if not shape.has("sessions", "message_count"):
+        return
+    live = shape.one("live_counts", session)
+    if shape.has("sessions", "tool_call_count"):
+        calls = sum(count_calls(made) for (made,) in shape.ask("live_calls", session))
+        shape.ask("put_counts", live, calls, session)
+    else:
+        shape.ask("put_count", live, session)
+
+
+_MENDS: Mapping[str, Callable[[Operation, _Shape, Mapping[str, Json]], str]] = {
+    "cycle": _break_cycle,
+    "ended-without-continuation": _reopen,
+    "fork": _make_branches,
+    "empty-continuation": _put_away,
+    "stale-lock": _drop_lock,
+    "route-to-ended-session": _send_on,
+    "goal-on-ended-session": _move_goal,
+    "swallowed-tail": _carry_over,
+    "written-after-end": _carry_late,
+    "duplicated-rows": _archive_copies,
+    "result-without-call": _archive_result,
+    "several-summaries": _archive_summaries,
+    "wrong-count": _set_count,
+}

@@ -1,0 +1,175 @@
+// What a person can do to a session. Each first says what it will do, in words, and then does it.
+
+import { address, post } from "./api.js";
+import { ask, tell } from "./dialogs.js";
+import { el } from "./dom.js";
+import * as words from "./words.js";
+
+const quote = (text) => el("blockquote", {}, words.first(text, 240));
+
+/** `known` is what the page shows now: nobody takes back what they have not seen. */
+export function compact(known) {
+  const { session, head, compaction } = known;
+  const inView = session.last - head.cut + 1;
+  const says = compaction.open
+    ? [`A compaction is under way already, asked for ${words.ago(compaction.open.requested_at)}. Your request joins it: one summary is made, once.`]
+    : [
+        `A summary takes the place of most of the ${words.many(inView, "record")} since #${head.cut}: ${words.tokens(session.tokens)} tokens now, far fewer after it. The newest messages stay word for word.`,
+        "Nothing is deleted. The originals stay under the fold, the agent may go on meanwhile, and undo crosses it.",
+      ];
+  if (head.keeper === "agent") says.push("This session is kept by its agent, which compacts by itself: the server will refuse.");
+  ask({
+    title: "Compact this session",
+    says,
+    fields: [
+      compaction.open ? null : el("label.field", {}, el("span", {}, "Instructions for the summary, if you have any"), el("textarea", { name: "instructions", rows: 3, placeholder: "Keep the names of all migrations." })),
+    ].filter(Boolean),
+    label: compaction.open ? "Join it" : "Compact",
+    act: async (form) => {
+      const instructions = String(form.get("instructions") ?? "").trim();
+      const done = await post("compact", { session: session.id }, instructions ? { instructions, head: head.number } : { head: head.number });
+      return outcome(done);
+    },
+  });
+}
+
+function outcome(done) {
+  if (done.applied) return "Compacted.";
+  if (done.joined) return "Your request joined the compaction under way.";
+  if (done.state === "requested" || done.state === "running") return "The compaction has begun.";
+  return `${done.state}${done.cause ? `: ${done.cause}` : ""}`;
+}
+
+export function cancel(session, compaction) {
+  const who = words.holder(compaction.holder ?? compaction.worker);
+  ask({
+    title: "Cancel the compaction",
+    says: [
+      compaction.active ? `It ends for everybody, also for ${who}, who works on it now. What that has cost is spent.` : "It ends before anybody has finished it.",
+      compaction.requests > 1 ? `${words.many(compaction.requests, "request")} wait for it; all of them are told.` : null,
+      "The context stays as it is. A compaction can be asked for again at any time.",
+    ],
+    label: "Cancel the compaction",
+    danger: true,
+    act: async () => {
+      const { cancelled } = await post("cancel", { session });
+      return cancelled ? "Cancelled." : "There was nothing to cancel any more: it was over before.";
+    },
+  });
+}
+
+export async function undo(known) {
+  await back(known, "undo", {
+    title: "Undo",
+    label: "Take it back",
+    says: (changed) => [
+      el("p", {}, `Takes the user's newest message back, with all that came of it: ${words.many(changed.length, "message")}, from #${changed[0]?.number}.`),
+      changed[0] && quote(changed[0].text ?? ""),
+      "The model no longer sees them, and no summary knows of them. Nothing is deleted: Redo brings them back, as long as nothing new was said.",
+      known.compaction.open ? "The compaction that is under way is given up." : null,
+      known.turn ? "The turn that is open is cancelled." : null,
+    ],
+    done: "Taken back. Redo brings it back.",
+  });
+}
+
+export async function redo(known) {
+  await back(known, "redo", {
+    title: "Redo",
+    label: "Bring it back",
+    says: (changed) => [el("p", {}, `Brings back what was undone: ${words.many(changed.length, "message")}, from #${changed[0]?.number}. The model sees them again.`), changed[0] && quote(changed[0].text ?? "")],
+    done: "It is back.",
+  });
+}
+
+async function back(known, path, { title, label, says, done }) {
+  const seen = { seen: known.last, head: known.head.number };
+  const query = { session: known.session.id };
+  try {
+    const { changed } = await post(path, query, { ...seen, dry_run: true });
+    ask({ title, says: says(changed), label, act: async () => (await post(path, query, seen), done) });
+  } catch (error) {
+    tell([error.message, error.remedy].filter(Boolean).join(" · "), true);
+  }
+}
+
+const KINDS = [
+  ["branch", "Branch", "lives on its own from there, and compacts by itself."],
+  ["subagent", "Subagent", "the same, and is marked as somebody's helper."],
+  ["review", "Review", "is for looking: it never compacts."],
+];
+
+export function fork(known, at, go) {
+  ask({
+    title: at ? `Fork from #${at}` : "Fork this session",
+    says: [
+      `Makes a new session whose past is this one's${at ? `, up to #${at}` : " up to now"}. Nothing is copied, and neither writes into the other. If a tool call would be parted from its result, the fork begins before the call.`,
+    ],
+    fields: [
+      el("fieldset", {}, el("legend", {}, "Kind"), KINDS.map(([value, name, about], i) => el("label.option", {}, el("input", { type: "radio", name: "kind", value, checked: i === 0 }), el("span", {}, el("b", {}, name), ` ${about}`)))),
+      el("label.field", {}, el("span", {}, "Its id; one is made up if you leave this empty"), el("input", { name: "id", maxlength: 512, autocomplete: "off", spellcheck: "false" })),
+    ],
+    label: "Fork",
+    act: async (form) => {
+      const id = String(form.get("id") ?? "").trim();
+      const made = await post("fork", { session: known.session.id }, { kind: form.get("kind"), ...(at ? { at } : {}), ...(id ? { id } : {}) });
+      go(made.id);
+      return `This is the fork, from #${made.at}.`;
+    },
+  });
+}
+
+export function pin(known, record, pinned) {
+  const size = record.header?.tokens ?? 0;
+  const group = (record.header?.opens?.length ?? 0) + (record.header?.closes?.length ?? 0) > 0;
+  const query = { session: known.session.id };
+  if (pinned) {
+    ask({
+      title: `Unpin #${record.number}`,
+      says: ["It no longer stays word for word once it is compacted. Nothing is lost by that: it was summarised like the rest."],
+      label: "Unpin",
+      act: async () => `Unpinned ${words.numbers((await post("unpin", query, { number: record.number })).numbers)}.`,
+    });
+    return;
+  }
+  ask({
+    title: `Pin #${record.number}`,
+    says: [
+      quote(record.text ?? ""),
+      `It stays in every context from here on, word for word${group ? ", together with the calls and results that belong to it" : ""}, whatever is compacted: about ${words.tokens(size)} tokens${group ? " or more" : ""} in every request.`,
+    ],
+    label: "Pin",
+    act: async () => `Pinned ${words.numbers((await post("pin", query, { number: record.number })).numbers)}.`,
+  });
+}
+
+export function exported(known) {
+  const { session } = known;
+  ask({
+    title: "Export this session",
+    says: [
+      `Downloads all ${words.many(session.last, "record")} as JSON lines, as onefold export writes them${session.parent ? ", with the session it is a fork of" : ""}. onefold import takes them in again.`,
+      "It holds everything that was said, also what was undone; look through it before you pass it on.",
+    ],
+    label: "Download",
+    act: async () => {
+      el("a", { href: address("export", { session: session.id }), download: "session.jsonl" }).click();
+      return "The download begins.";
+    },
+  });
+}
+
+export function mend(findings, done) {
+  ask({
+    title: "Mend what is derived",
+    says: [
+      `Makes ${words.many(findings, "row")} again from the journal, and writes down in each session what was found. The journal itself is not changed.`,
+      "What is fatal stays as it is: there the remedy is a backup.",
+    ],
+    label: "Mend",
+    act: async () => {
+      done(await post("verify", {}, { fix: true }));
+      return "Mended.";
+    },
+  });
+}

@@ -1,0 +1,265 @@
+"""A session as it is at one moment: everything in one read transaction, so that whoever follows from its number misses
+nothing and sees nothing twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fastapi import Request
+
+from onefold.compaction.limits import Limits
+from onefold.compaction.policy import Policy
+from onefold.journal import turns, view
+from onefold.journal.contract import segment
+from onefold.journal.seam import Transaction
+from onefold.model import Compaction, Holder, OpenTurn, Record, Segment, SessionState
+from onefold.recall import Recall
+from onefold.server.asking import History, Order
+from onefold.server.roster import Roster, Titles
+from onefold.server.settings import Settings
+from onefold.server.shapes import (
+    AttachJson,
+    ClientJson,
+    CompactingJson,
+    RecordJson,
+    SessionJson,
+    SnapshotJson,
+    compaction_json,
+    dumps,
+    holder_json,
+    record_json,
+    segment_json,
+    session_json,
+    turn_json,
+)
+from onefold.store import Store
+
+_BYTES = 8 << 20
+"""Of records in one answer: a page ends early rather than grow beyond it, but has one record at least."""
+_QUEUE = 100
+_WARM = 10_000
+"""Sessions whose titles are learned when a server begins."""
+_FEW = 50
+
+
+class Client(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def since(self) -> float: ...
+    @property
+    def kind(self) -> str: ...
+
+
+class Clients(Protocol):
+    """Who follows a session now, as the live events know it."""
+
+    def clients(self, session: str) -> Sequence[Client]: ...
+
+
+@dataclass(slots=True)
+class Desk:
+    """What every call works with: one open store, and what is remembered of it."""
+
+    store: Store
+    settings: Settings
+    hub: Clients | None = None
+    titles: Titles = field(default_factory=Titles)
+    roster: Roster = field(init=False)
+    recall: Recall = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.roster = Roster(self.store.journal.backend)
+        self.recall = Recall(self.store)
+
+    @property
+    def policy(self) -> Policy:
+        return self.settings.policy or self.store.policy
+
+    @property
+    def limits(self) -> Limits:
+        return self.policy.of()
+
+    def page(self, limit: int) -> int:
+        return min(limit, self.settings.page)
+
+    def warm(self, stop: threading.Event) -> None:
+        """Learns of the sessions and their titles, a few at a time, so that the first who filters need not wait."""
+        states = self.roster.states()[:_WARM]
+        for at in range(0, len(states), _FEW):
+            if stop.wait(0.005):
+                return
+            some = states[at : at + _FEW]
+            self.store.journal.backend.read(lambda tx, some=some: [self.titles.of(tx, s) for s in some])  # type: ignore[misc]
+
+
+async def desk(request: Request) -> Desk:
+    """The desk of the app that a request came to."""
+    found: Desk = request.app.state.desk
+    return found
+
+
+# ---------------------------------------------------------------------- one session in a list
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What goes on in a session, in one transaction."""
+
+    open: Compaction | None
+    holder: Holder | None
+    turn: OpenTurn | None
+
+
+def doing(desk: Desk, tx: Transaction, state: SessionState) -> Doing:
+    journal = desk.store.journal
+    current = tx.compaction(state.id, state.open) if state.open is not None else None
+    return Doing(
+        current,
+        journal.holds(tx, current),
+        turns.opened(journal, tx, state) if state.turn else None,
+    )
+
+
+def problems(state: SessionState, goes_on: Doing, limits: Limits, now: float) -> list[str]:
+    """What somebody should look at, in words."""
+    found = []
+    if state.failures:
+        times = "once" if state.failures == 1 else f"{state.failures} times in a row"
+        found.append(f"compaction failed {times}")
+    if state.tokens > limits.hard_tokens:
+        found.append(f"over the hard limit: {state.tokens:,} of {limits.hard_tokens:,} tokens")
+    current, turn = goes_on.open, goes_on.turn
+    if current is not None and current.state == "running" and goes_on.holder is None:
+        found.append(f"whoever compacts it is silent: {current.holder}")
+    if turn is not None and now >= turn.until:
+        found.append(f"the writer of its turn is silent: {turn.owner or turn.holder}")
+    return found
+
+
+def suspicious(state: SessionState, limits: Limits) -> bool:
+    """Whether a session may have a problem, by what is known without looking."""
+    return bool(state.failures or state.turn or state.open) or state.tokens > limits.hard_tokens
+
+
+def row(desk: Desk, tx: Transaction, state: SessionState, goes_on: Doing | None = None) -> SessionJson:
+    seen = goes_on or doing(desk, tx, state)
+    head = tx.segment(state.id, state.head)
+    return session_json(
+        state,
+        title=desk.titles.of(tx, state),
+        limits=desk.limits,
+        holder=seen.holder,
+        keeper=head.keeper if head is not None else "onefold",
+        problems=problems(state, seen, desk.limits, tx.now),
+    )
+
+
+# ---------------------------------------------------------------------- the whole of one
+
+
+def snapshot(desk: Desk, tx: Transaction, state: SessionState) -> SnapshotJson:
+    goes_on = doing(desk, tx, state)
+    head = segment(tx, state.id, state.head)
+    queued = (tx.record(state.id, n) for n in tx.inputs(state.id)[:_QUEUE]) if state.pending else ()
+    return {
+        "session": row(desk, tx, state, goes_on),
+        "head": segment_json(head),
+        "segments": [segment_json(s) for s in tx.segments(state.id)],
+        "turn": turn_json(goes_on.turn, tx.now) if goes_on.turn is not None else None,
+        "queue": [record_json(r) for r in queued if r is not None],
+        "questions": [],
+        "clients": _clients(desk, state.id),
+        "compaction": _compacting(tx, state, head, goes_on),
+        "counters": {
+            "records": state.last,
+            "messages": state.messages,
+            "tokens": state.tokens,
+            "compactions": state.compactions,
+            "committed": state.committed,
+            "failures": state.failures,
+        },
+        "follow_from": state.last,
+        "incarnation": desk.store.incarnation,
+    }
+
+
+def _clients(desk: Desk, session: str) -> list[ClientJson]:
+    there = desk.hub.clients(session) if desk.hub is not None else ()
+    return [{"name": c.name, "since": c.since, "kind": c.kind} for c in there]
+
+
+def _compacting(tx: Transaction, state: SessionState, head: Segment, goes_on: Doing) -> CompactingJson:
+    ever = tx.compactions(state.id, open_only=False) if state.compactions else []
+    started = [c.started_at for c in ever if c.started_at is not None]
+    completed = [c.settled_at for c in ever if c.state == "committed" and c.settled_at is not None]
+    current = goes_on.open
+    return {
+        "active": goes_on.holder is not None,
+        "holder": holder_json(goes_on.holder),
+        "age": max(0.0, round(tx.now - current.requested_at, 6)) if current is not None else None,
+        "count": state.committed,
+        "last_source": head.source,
+        "last_started": max(started, default=None),
+        "last_completed": max(completed, default=None),
+        "open": compaction_json(current, goes_on.holder, tx.now) if current is not None else None,
+    }
+
+
+def attach(desk: Desk, session: str, history: History, order: Order, limit: int) -> AttachJson:
+    """A snapshot, a page of records, and the number to follow from: one moment."""
+
+    def look(tx: Transaction) -> AttachJson:
+        state = known(tx, session)
+        begins = {"none": state.last + 1, "segment": state.cut, "all": 1}[history]
+        records, cursor = page(tx, state.id, begins, state.last + 1, order=order, limit=desk.page(limit))
+        return {**snapshot(desk, tx, state), "records": records, "cursor": cursor}
+
+    return desk.store.journal.backend.read(look)
+
+
+def known(tx: Transaction, any_id: str) -> SessionState:
+    """A session by its id, or by any other it is known by."""
+    state = tx.session(any_id)
+    return state if state is not None else view.known(tx, tx.owner(any_id) or any_id)
+
+
+# ---------------------------------------------------------------------- records, in pages
+
+
+def page(
+    tx: Transaction, session: str, start: int, stop: int, *, order: Order, limit: int
+) -> tuple[list[RecordJson], int | None]:
+    """Records with start ≤ number < stop, from the oldest or from the newest on; and where the next page goes on: at
+    this number as its start, or, from the newest, as its stop."""
+    made, following = taken(_walk(tx, session, start, stop, order), limit)
+    if following is None:
+        return made, None
+    return made, following.number if order == "oldest" else following.number + 1
+
+
+def taken(records: Iterable[Record], limit: int) -> tuple[list[RecordJson], Record | None]:
+    """So many records, or as many as fit into one answer; and the one that follows."""
+    made: list[RecordJson] = []
+    size = 0
+    for record in records:
+        if len(made) >= limit or size >= _BYTES:
+            return made, record
+        made.append(record_json(record))
+        size += len(dumps(made[-1]))
+    return made, None
+
+
+def _walk(tx: Transaction, session: str, start: int, stop: int, order: Order) -> Iterator[Record]:
+    """Records one after another, read a few at first, since they may be large, and then more at a time."""
+    several = 8
+    while start < stop:
+        several = min(several, stop - start)
+        first = start if order == "oldest" else stop - several
+        found = view.records(tx, session, first, first + several, several)
+        yield from found if order == "oldest" else reversed(found)
+        start, stop = (first + several, stop) if order == "oldest" else (start, first)
+        several = min(several * 2, 512)

@@ -1,0 +1,66 @@
+"""The real server in a process of its own, for the page's tests; and a session so long that no browser holds it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import onefold
+from onefold.compaction.summarizers import Made, Material
+from onefold.model import Json, system_clock
+from onefold.server.app import create_app
+from onefold.server.serving import serve as run
+from onefold.server.settings import Settings
+from onefold.server.tokens import Tokens
+from tests.helpers import say
+from tests.page_story import POLICY, tell
+
+
+def shortly(material: Material) -> Made:
+    """A summary that a test can tell from everything else."""
+    wish = f" Wish: {material.instructions}" if material.instructions else ""
+    return f"Summary of {len(material.records)} messages.{wish}"
+
+
+def serve(address: str, tokens: str, port: int = 0) -> None:
+    """Serves a store until its stdin says stop, or the test kills it."""
+    store = onefold.open(address, policy=POLICY, summarizer=shortly)
+    settings = Settings(port=port, summarizer=shortly, flush=0.02, rate=0, drain=0.5)
+    known = Tokens(Path(tokens), environ={})
+
+    def ready(url: str) -> None:
+        say("ready", url=url, token=known.first() or "")
+
+    run(store, settings, lambda hub: create_app(store, settings, known, hub), ready)
+
+
+def append(address: str, session: str, texts: list[str]) -> None:
+    """Another process that writes into a session."""
+    with onefold.open(address, create=False) as store:
+        store.session(session).append([{"role": "user", "content": text} for text in texts])
+    say("done")
+
+
+def fill(address: str, session: str, count: int, start: int = 1) -> None:
+    """Many messages, of different lengths."""
+    with onefold.open(address, policy=POLICY) as store:
+        one = store.session(session)
+        for at in range(start, start + count, 10_000):
+            one.append([_line(n) for n in range(at, min(at + 10_000, start + count))])
+
+
+def _line(n: int) -> Json:
+    role = "user" if n % 2 else "assistant"
+    return {"role": role, "content": f"Line {n}. " + "More words to read. " * (n * 7919 % 23)}
+
+
+def main() -> None:
+    """python -m tests.page_server STORE: tells the story if the store is new, then serves it to a person."""
+    address = sys.argv[1]
+    if not Path(address).exists():
+        tell(address, system_clock())
+    serve(address, address + ".tokens", int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+
+
+if __name__ == "__main__":
+    main()

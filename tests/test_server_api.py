@@ -1,0 +1,931 @@
+"""The HTTP API: what it reads is what the journal says, what it does the library does, and every refusal says why."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner
+
+import onefold
+from onefold import Policy, Session, Store, errors
+from onefold.cli.app import app as cli
+from onefold.journal.seam import Transaction
+from onefold.model import Json, SessionState
+from onefold.recall import Recall
+from onefold.server import errors as answers
+from onefold.server import snapshot
+from onefold.server.app import api
+from onefold.server.live import Hub
+from onefold.server.reading import router
+from onefold.server.roster import Roster
+from onefold.server.settings import Settings
+from tests.api_server import PATIENCE, served
+from tests.conftest import StoppedClock, claimed, running
+from tests.helpers import await_record, converse, quick
+
+EVERYTHING = {"history": "all", "order": "oldest", "limit": "1000"}
+
+
+def client_of(store: Store, settings: Settings | None = None) -> TestClient:
+    settings = settings or Settings()
+    return TestClient(api(store, settings, Hub(store, settings)), raise_server_exceptions=False)
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    """The API is the same on every kind of store; it is tried on the kind that a server has."""
+    return str(tmp_path / "agent.db")
+
+
+@pytest.fixture
+def client(store: Store) -> Iterator[TestClient]:
+    with client_of(store) as client:
+        yield client
+
+
+def got(client: TestClient, path: str, **parameters: Json) -> Any:
+    answer = client.get(path, params=parameters)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def posted(client: TestClient, path: str, body: Json = None, *, status: int = 200, session: str = "s") -> Any:
+    answer = client.post(path, params={"session": session}, json=body)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+class Answer(Protocol):
+    """Of a client in this process, or of a real one."""
+
+    @property
+    def status_code(self) -> int: ...
+    @property
+    def text(self) -> str: ...
+    def json(self) -> Any: ...
+
+
+def refused(answer: Answer, status: int, kind: str) -> str:
+    """That it was refused in this way; and why."""
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert error["kind"] == kind
+    return str(error["message"])
+
+
+# ---------------------------------------------------------------------- the list
+
+
+def test_sessions_come_with_the_latest_activity_first_in_pages(
+    client: TestClient, store: Store, clock: StoppedClock
+) -> None:
+    for name in "abcde":
+        clock.advance(10)
+        store.session(name).append({"role": "user", "content": f"what of {name}?"})
+
+    first = got(client, "/api/sessions", limit=2)
+    second = got(client, "/api/sessions", limit=2, after=first["next"])
+    third = got(client, "/api/sessions", limit=2, after=second["next"])
+
+    assert [[s["id"] for s in page["sessions"]] for page in (first, second, third)] == [["e", "d"], ["c", "b"], ["a"]]
+    assert (first["total"], third["next"]) == (5, None)
+    assert first["sessions"][0]["title"] == "what of e?"
+
+
+def test_a_row_says_what_its_session_says(client: TestClient, store: Store, session: Session) -> None:
+    session.compact()
+
+    [row] = got(client, "/api/sessions")["sessions"]
+
+    state = session.state
+    same = ("id", "created_at", "last", "head", "cut", "messages", "tokens", "segments", "committed", "pending")
+    assert {name: row[name] for name in same} == {name: getattr(state, name) for name in same}
+    assert not any(row[name] for name in ("open", "active", "holder", "turn", "parent"))
+    assert row["keeper"] == "onefold"
+    limits = store.policy.of()
+    assert row["limit"] == {"window": limits.window, "soft": limits.soft_tokens, "hard": limits.hard_tokens}
+    assert row["problems"] == []
+
+
+def test_the_list_is_filtered_by_id_and_by_title(client: TestClient, store: Store) -> None:
+    store.session("billing-7").append({"role": "user", "content": "Why was I charged twice?"})
+    store.session("x").append({"role": "user", "content": "The BILLING page is slow"})
+    store.session("y").append({"role": "user", "content": "something else"})
+
+    found = got(client, "/api/sessions", q="billing")
+
+    assert {s["id"] for s in found["sessions"]} == {"billing-7", "x"}
+    assert (found["total"], found["complete"], found["next"]) == (2, True, None)
+    assert got(client, "/api/sessions", q="nothing like it")["sessions"] == []
+
+
+def test_those_with_problems_come_first_and_the_pages_fit_together(
+    client: TestClient, store: Store, clock: StoppedClock
+) -> None:
+    for name in ("calm", "failing", "new", "newest"):
+        clock.advance(10)
+        converse(store.session(name), 4)
+        if name == "failing":
+            store.journal.request(name, trigger="threshold", attempts=1)
+            store.journal.fail(claimed(store.journal, name), "no model answers", None)
+
+    pages, after = [], None
+    while True:
+        page = got(client, "/api/sessions", problems="first", limit=1, **({"after": after} if after else {}))
+        pages += page["sessions"]
+        if (after := page["next"]) is None:
+            break
+
+    assert [s["id"] for s in pages] == ["failing", "newest", "new", "calm"]
+    assert pages[0]["problems"] == ["compaction failed once"]
+
+
+def test_problems_are_said_in_words(client: TestClient, store: Store, session: Session, clock: StoppedClock) -> None:
+    running(store.journal)
+    session.turn(owner="gateway")
+    clock.advance(3600)
+
+    [row] = got(client, "/api/sessions")["sessions"]
+
+    assert row["problems"] == [
+        "whoever compacts it is silent: worker, process 1 on here, main",
+        "the writer of its turn is silent: gateway",
+    ]
+    assert row["active"] is False
+    assert row["open"] is True
+
+
+def test_a_session_over_the_hard_limit_is_a_problem(store: Store, session: Session) -> None:
+    with client_of(store, Settings(policy=Policy(limit=100))) as client:
+        [row] = got(client, "/api/sessions")["sessions"]
+
+    assert row["problems"] == [f"over the hard limit: {row['tokens']} of {row['limit']['hard']} tokens"]
+
+
+def test_a_title_goes_with_the_message_it_comes_from(client: TestClient, store: Store) -> None:
+    session = store.session("s")
+    session.append({"role": "system", "content": "You help."})
+    first = session.append({"role": "user", "content": "My number is 4711"}).numbers[0]
+    session.append({"role": "assistant", "content": "Fine."})
+    session.append({"role": "user", "content": "and now?"})
+    assert got(client, "/api/sessions")["sessions"][0]["title"] == "My number is 4711"
+
+    session.erase(first)
+
+    assert got(client, "/api/sessions")["sessions"][0]["title"] == "and now?"
+    assert "4711" not in client.get("/api/sessions", params={"q": "4711"}).text
+
+
+def test_the_roster_learns_of_changes_and_of_what_is_gone(
+    store: Store, monkeypatch: pytest.MonkeyPatch, clock: StoppedClock
+) -> None:
+    roster = Roster(store.journal.backend)
+    for name in "abc":
+        clock.advance(10)
+        store.session(name)
+    assert [s.id for s in roster.states()] == ["c", "b", "a"]
+
+    monkeypatch.setattr("onefold.server.roster._PAGE", 1)
+    for name in "ba":
+        clock.advance(10)
+        store.session(name).append({"role": "user", "content": "hello"})
+    assert [(s.id, s.messages) for s in roster.states()] == [("a", 1), ("b", 1), ("c", 0)]
+
+    store.delete("b")
+    monkeypatch.setattr("onefold.server.roster._ANEW", -1.0)
+    assert [s.id for s in roster.states()] == ["a", "c"]
+
+
+# ---------------------------------------------------------------------- attach
+
+
+def test_after_a_reconnect_a_client_knows_whose_turn_runs_and_what_waits_f74(
+    client: TestClient, store: Store, session: Session, clock: StoppedClock
+) -> None:
+    turn = session.turn(owner="gateway")
+    waiting = session.queue({"role": "user", "content": "one more thing"})
+    store.journal.request("s")
+    clock.advance(5)
+    claimed(store.journal)
+
+    seen = got(client, "/api/attach", session="s", history="none")
+
+    assert (seen["turn"]["owner"], seen["turn"]["number"], seen["turn"]["silent"]) == ("gateway", turn.number, False)
+    assert [(r["number"], r["text"]) for r in seen["queue"]] == [(waiting, "one more thing")]
+    compaction = seen["compaction"]
+    assert (compaction["active"], compaction["holder"]["agent"], compaction["age"]) == (True, "worker", 5)
+    assert compaction["open"]["state"] == "running"
+    assert seen["questions"] == []
+    assert seen["clients"] == []
+    assert seen["records"] == []
+    assert seen["follow_from"] == session.state.last
+    turn.end()
+
+
+def test_attach_says_how_the_last_compaction_went(client: TestClient, session: Session, clock: StoppedClock) -> None:
+    clock.advance(60)
+    session.compact()
+
+    seen = got(client, "/api/attach", session="s")
+
+    done = seen["compaction"]
+    assert (done["active"], done["holder"], done["age"], done["open"]) == (False, None, None, None)
+    assert (done["count"], done["last_source"]) == (1, "compaction")
+    assert done["last_started"] == done["last_completed"] == clock.now
+    assert seen["head"]["number"] == seen["session"]["head"] == session.head
+    assert [s["number"] for s in seen["segments"]] == [s.number for s in session.segments()]
+    assert seen["counters"]["records"] == session.state.last
+
+
+def test_a_client_may_ask_for_the_segment_in_force_or_all_from_either_end(client: TestClient, session: Session) -> None:
+    session.compact()
+    converse(session, 3, start=7)
+    cut, last = session.state.cut, session.state.last
+
+    def numbers(**asked: Json) -> tuple[list[int], int | None]:
+        seen = got(client, "/api/attach", session="s", **asked)
+        return [r["number"] for r in seen["records"]], seen["cursor"]
+
+    assert numbers(history="segment", order="oldest") == ([*range(cut, last + 1)], None)
+    assert numbers(history="segment", order="newest") == ([*range(last, cut - 1, -1)], None)
+    assert numbers(history="all", order="oldest", limit=3) == ([1, 2, 3], 4)
+    assert numbers(history="all", order="newest", limit=3) == ([last, last - 1, last - 2], last - 2)
+    assert numbers(history="none") == ([], None)
+
+
+@pytest.mark.parametrize("order", ["oldest", "newest"])
+def test_pages_from_a_cursor_give_every_record_once(client: TestClient, session: Session, order: str) -> None:
+    converse(session, 30, start=7)
+    last = session.state.last
+
+    seen = got(client, "/api/attach", session="s", history="all", order=order, limit=7)
+    found, cursor = [r["number"] for r in seen["records"]], seen["cursor"]
+    while cursor is not None:
+        place = {"start" if order == "oldest" else "stop": cursor}
+        page = got(client, "/api/records", session="s", order=order, limit=7, **place)
+        found += [r["number"] for r in page["records"]]
+        cursor = page["next"]
+
+    assert found == ([*range(1, last + 1)] if order == "oldest" else [*range(last, 0, -1)])
+
+
+def test_what_is_written_while_somebody_attaches_is_followed_and_not_attached_f74(
+    client: TestClient, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = snapshot.known
+
+    def written_after_the_look(tx: Transaction, any_id: str) -> SessionState:
+        state = looked(tx, any_id)
+        session.append({"role": "user", "content": "at the worst moment"})
+        return state
+
+    monkeypatch.setattr(snapshot, "known", written_after_the_look)
+    seen = got(client, "/api/attach", session="s", **EVERYTHING)
+
+    assert [r["number"] for r in seen["records"]] == [*range(1, seen["follow_from"] + 1)]
+    assert seen["counters"]["records"] == seen["session"]["last"] == seen["follow_from"] == 7
+    assert next(session.follow(seen["follow_from"], idle=PATIENCE)).number == 8
+
+
+def test_what_is_attached_and_what_is_followed_is_every_record_once_while_others_write_f74(tmp_path: Path) -> None:
+    with onefold.open(tmp_path / "agent.db") as store, client_of(store) as client:
+        session = store.session("s")
+        enough = threading.Event()
+
+        def write() -> None:
+            said = 0
+            while not enough.is_set():
+                session.append({"role": "user", "content": f"message {said}"})
+                said += 1
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            await_record(session, "message", times=20)
+            for _ in range(10):
+                seen = got(client, "/api/attach", session="s", **EVERYTHING)
+                attached = [r["number"] for r in seen["records"]]
+                following = session.follow(seen["follow_from"], idle=PATIENCE)
+                followed = [next(following).number for _ in range(5)]
+
+                assert [*attached, *followed] == [*range(1, seen["follow_from"] + 6)]
+                assert seen["counters"]["records"] == seen["session"]["last"] == seen["follow_from"]
+                assert seen["counters"]["messages"] == seen["follow_from"] - 1
+        finally:
+            enough.set()
+            writer.join(PATIENCE)
+
+
+def test_another_client_sees_a_compaction_begin_and_end_without_a_reload_f70(tmp_path: Path) -> None:
+    with onefold.open(tmp_path / "agent.db", policy=quick()) as store:
+        converse(store.session("s"), 8)
+        with served(store, tmp_path) as (address, headers), httpx.Client(headers=headers, timeout=PATIENCE) as watcher:
+            asked = {"session": "s"}
+            after = watcher.get(f"{address}/api/attach", params=asked).json()["follow_from"]
+            resumed = {"Last-Event-ID": str(after)}
+            with watcher.stream("GET", f"{address}/api/events", params=asked, headers=resumed) as events:
+                done = httpx.post(
+                    f"{address}/api/compact", params=asked, json={"wait": 10}, headers=headers, timeout=PATIENCE
+                )
+                seen: list[Json] = []
+                for line in events.iter_lines():
+                    if line.startswith("data: {") and "kind" in (said := json.loads(line[6:])):
+                        seen.append(said)
+                        if said["kind"] == "segment.opened":
+                            break
+
+    assert done.json()["state"] == "committed"
+    assert [s["number"] for s in seen] == [*range(after + 1, after + 5)]
+    assert [s["kind"].removeprefix("compaction.") for s in seen] == [
+        "requested", "started", "committed", "segment.opened",
+    ]  # fmt: skip
+    assert {s["session"] for s in seen} == {"s"}
+    assert seen[0]["actor"] == "tester"
+
+
+def test_a_session_is_attached_to_by_any_id_it_has(client: TestClient, session: Session) -> None:
+    session.alias("another name: a/b?c=1&d")
+
+    seen = got(client, "/api/attach", session="another name: a/b?c=1&d")
+
+    assert seen["session"]["id"] == "s"
+
+
+def test_debug_lists_the_snapshot_of_every_session(client: TestClient, store: Store, session: Session) -> None:
+    store.session("t")
+
+    first = got(client, "/debug/sessions", limit=1)
+    second = got(client, "/debug/sessions", limit=1, after=first["next"])
+
+    both = [*first["sessions"], *second["sessions"]]
+    assert {s["session"]["id"] for s in both} == {"s", "t"}
+    assert all("compaction" in s and "turn" in s and "counters" in s for s in both)
+
+
+# ---------------------------------------------------------------------- records, contexts, segments
+
+
+def test_a_record_comes_out_as_it_went_in_whatever_it_holds(client: TestClient, store: Store) -> None:
+    odd = {
+        "role": "user",
+        "content": "half \ud83d, \x00, <script>",
+        "n": 12345678901234567890123,
+        "deep": [[{"a": None}]],
+    }
+    store.session("s").append(odd)
+
+    [record] = got(client, "/api/records", session="s", start=2)["records"]
+
+    assert record["body"] == odd
+    assert record["text"] == odd["content"]
+    assert record["header"]["role"] == "user"
+    assert "key" not in record
+    assert got(client, "/api/context", session="s")["messages"] == [odd]
+
+
+def test_a_page_of_large_records_ends_early(
+    client: TestClient, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onefold.server.snapshot._BYTES", 5_000)
+    session.append([{"role": "user", "content": "x" * 2_000} for _ in range(6)])  # twice: as it is, and to read
+
+    page = got(client, "/api/records", session="s", start=8)
+
+    assert [r["number"] for r in page["records"]] == [8, 9]
+    assert page["next"] == 10
+
+
+def test_a_context_is_what_a_model_is_sent_in_any_format(client: TestClient, session: Session) -> None:
+    session.compact()
+    here = session.context()
+
+    seen = got(client, "/api/context", session="s")
+    older = got(client, "/api/context", session="s", segment=1)
+    other = got(client, "/api/context", session="s", format="anthropic")
+
+    assert seen["messages"] == here.messages
+    assert (seen["tokens"], seen["numbers"], seen["segment"]) == (here.tokens, list(here.numbers), here.segment)
+    assert seen["summary"] == here.summary
+    assert len(older["messages"]) == 6
+    assert other["messages"] == here.to("anthropic")
+    assert "numbers" not in other
+
+
+def test_a_segment_that_is_not_there_is_not_found(client: TestClient, session: Session) -> None:
+    for path in ("/api/context", "/api/expand"):
+        why = refused(client.get(path, params={"session": "s", "segment": 99}), 404, "NotFound")
+        assert why == "session 's' has no segment 99; /api/segments lists them"
+
+
+def test_a_summary_opens_to_the_messages_it_stands_for(client: TestClient, store: Store, session: Session) -> None:
+    session.compact()
+    cut = session.state.cut
+
+    first = got(client, "/api/expand", session="s", limit=2)
+    rest = got(client, "/api/expand", session="s", start=first["next"])
+
+    found = [*first["records"], *rest["records"]]
+    assert [r["number"] for r in found] == [*range(2, cut)]
+    assert [r["body"] for r in found] == [r.body for r in Recall(store).expand("s")]
+    assert got(client, "/api/expand", session="s", segment=1)["records"] == []
+
+
+def test_compactions_come_open_ones_first_and_say_what_they_cost(
+    client: TestClient, store: Store, session: Session, clock: StoppedClock
+) -> None:
+    clock.advance(1)
+    session.compact(instructions="keep the names")
+    converse(session, 4, start=7)
+    store.journal.request("s", trigger="threshold", attempts=1)
+    store.journal.fail(claimed(store.journal), "no model answers", None)
+    clock.advance(1)
+    running(store.journal)
+    clock.advance(7)
+
+    every = got(client, "/api/compactions")["compactions"]
+    [failed] = got(client, "/api/compactions", state="failed", session="s")["compactions"]
+    [still_open] = got(client, "/api/compactions", state="open")["compactions"]
+
+    assert [c["state"] for c in every] == ["running", "failed", "committed"]
+    assert (failed["cause"], failed["duration"], failed["active"]) == ("no model answers", 0, False)
+    assert (still_open["age"], still_open["active"], still_open["holder"]["pid"]) == (7, True, 1)
+    assert (every[2]["instructions"], every[2]["spent"]["calls"]) == ("keep the names", 0)
+    assert got(client, "/api/compactions", limit=1)["compactions"] == every[:1]
+
+
+def test_the_ledger_has_what_stands_in_every_context(client: TestClient, session: Session) -> None:
+    session.note("rule", "Never push to main", "push")
+    session.pin(3)
+
+    seen = got(client, "/api/ledger", session="s")
+
+    assert [(n["kind"], n["text"], n["key"]) for n in seen["notes"]] == [("rule", "Never push to main", "push")]
+    assert seen["pins"] == [3]
+    assert seen["facts"] == []
+
+
+@pytest.mark.parametrize("points", [2, 5, 1000])
+def test_the_curve_is_exact_where_segments_begin_and_at_the_end(
+    client: TestClient, session: Session, points: int
+) -> None:
+    for round in range(3):
+        converse(session, 12, start=10 * round)
+        session.note("rule", f"rule {round}")
+        session.compact()
+    converse(session, 9)
+    session.undo()
+    converse(session, 5)
+    session.pin(3)
+
+    seen = got(client, "/api/curve", session="s", points=points)
+
+    size = {p["number"]: p["tokens"] for p in seen["points"]}
+    numbers = [p["number"] for p in seen["points"]]
+    assert numbers == sorted(numbers)
+    for opened in session.segments():
+        assert size[opened.number] == opened.tokens_after
+        if opened.base is not None:
+            assert size[opened.number - 1] == opened.tokens_before
+    assert size[session.state.last] == session.state.tokens
+    assert len(numbers) <= points + 2 * len(session.segments()) + 1
+    assert [m["source"] for m in seen["marks"]] == [s.source for s in session.segments()]
+
+
+def test_the_curve_of_a_fork_begins_with_its_parent(client: TestClient, session: Session) -> None:
+    session.compact()
+    fork = session.fork(id="f")
+    converse(fork, 4)
+
+    seen = got(client, "/api/curve", session="f", points=1000)
+
+    assert seen["points"][0]["number"] == 1
+    assert seen["points"][-1] == {
+        "number": fork.state.last, "at": seen["points"][-1]["at"], "tokens": fork.state.tokens,
+    }  # fmt: skip
+    assert [m["source"] for m in seen["marks"]] == ["created", "compaction", "forked"]
+
+
+def test_a_search_finds_what_was_compacted_away(client: TestClient, store: Store, session: Session) -> None:
+    session.append({"role": "user", "content": "The password is in vault seven"})
+    number = session.state.last
+    converse(session, 12, start=8)
+    session.compact()
+
+    seen = got(client, "/api/search", q="vault", session="s")
+
+    assert [(h["session"], h["number"], h["place"]) for h in seen["hits"]][:1] == [("s", number, "past")]
+    assert got(client, "/api/search", q="nobody-ever-said-it")["hits"] == []
+
+
+def test_an_export_is_what_the_command_line_writes(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    with onefold.open(path, policy=quick()) as store:
+        parent = store.session("parent")
+        converse(parent, 6)
+        parent.append({"role": "user", "content": "half \ud83d"})
+        converse(parent.fork(id="fork"), 3)
+        with client_of(store) as client:
+            whole = client.get("/api/export", params={"session": "fork"})
+            alone = client.get("/api/export", params={"session": "fork", "parents": "false"})
+            missing = client.get("/api/export", params={"session": "nobody"})
+
+    written = CliRunner().invoke(cli, ["export", "fork", "--store", str(path)]).stdout
+    assert whole.text == written
+    assert whole.headers["content-type"] == "application/x-ndjson"
+    assert {json.loads(line)["session"] for line in alone.text.splitlines()} == {"fork"}
+    refused(missing, 404, "SessionNotFound")
+
+
+def test_verify_says_what_is_wrong_in_words_and_mends_it(tmp_path: Path) -> None:
+    from proof.operations import damage
+
+    path = tmp_path / "agent.db"
+    with onefold.open(path) as store:
+        converse(store.session("s"), 4)
+    damage(path, "update sessions set tokens = 7")
+
+    with onefold.open(path) as store, client_of(store) as client:
+        found = got(client, "/api/verify")
+        mended = posted(client, "/api/verify", {"fix": True})
+        after = got(client, "/api/verify")
+
+    assert (found["healthy"], found["left"]) == (False, 1)
+    assert "session s, " in found["findings"][0]["words"]
+    assert (mended["left"], mended["findings"][0]["mended"]) == (0, True)
+    assert after["healthy"] is True
+
+
+# ---------------------------------------------------------------------- actions
+
+
+def test_an_append_with_a_key_is_written_once(client: TestClient, session: Session) -> None:
+    said = {"messages": [{"role": "user", "content": "hello"}], "key": "k-1", "actor": "gateway"}
+
+    first = posted(client, "/api/append", said)
+    again = posted(client, "/api/append", said)
+
+    assert first == {"numbers": [8], "duplicate": False}
+    assert again == {"numbers": [8], "duplicate": True}
+    [record] = session.read(8)
+    assert (record.actor, record.key) == ("gateway", "k-1")
+    other = {**said, "messages": {"role": "user", "content": "something else"}}
+    answer = client.post("/api/append", params={"session": "s"}, json=other)
+    assert "was used for other content at record 8" in refused(answer, 409, "KeyConflict")
+
+
+def test_an_append_may_wait_for_the_next_turn(client: TestClient, session: Session) -> None:
+    seen = posted(client, "/api/append", {"messages": {"role": "user", "content": "later"}, "queue": True})
+
+    assert seen["numbers"] == [8]
+    assert session.state.pending == 1
+    assert session.state.messages == 6
+
+
+def test_notes_and_pins_say_whose_they_are(client: TestClient, session: Session) -> None:
+    noted = posted(client, "/api/note", {"kind": "rule", "text": "be brief", "key": "style"})
+    pinned = posted(client, "/api/pin", {"number": 3, "actor": "ada"})
+    let_go = posted(client, "/api/unpin", {"number": 3})
+    posted(client, "/api/note", {"kind": "rule", "text": "", "key": "style"})
+
+    assert noted == {"number": 8}
+    assert pinned == let_go == {"numbers": [3]}
+    assert [(r.kind, r.actor) for r in session.read(8)] == [
+        ("note", "server"), ("pin.added", "ada"), ("pin.removed", "server"), ("note", "server"),
+    ]  # fmt: skip
+    answer = client.post("/api/pin", params={"session": "s"}, json={"number": 1})
+    assert "only messages are pinned" in refused(answer, 409, "Refused")
+
+
+def test_an_undo_takes_back_what_the_client_has_seen(client: TestClient, session: Session) -> None:
+    saw = got(client, "/api/attach", session="s")
+    what = {"seen": saw["follow_from"], "head": saw["head"]["number"]}
+
+    rehearsed = posted(client, "/api/undo", {**what, "dry_run": True})
+    assert session.head == 1
+    done = posted(client, "/api/undo", what)
+
+    assert [r["number"] for r in rehearsed["changed"]] == [r["number"] for r in done["changed"]] == [6, 7]
+    assert (done["dry_run"], done["segment"]["source"]) == (False, "restored")
+    assert len(session.context().messages) == 4
+    back = posted(client, "/api/redo", {"seen": session.state.last, "head": session.head})
+    assert [r["number"] for r in back["changed"]] == [6, 7]
+    assert len(session.context().messages) == 6
+    posted(client, "/api/undo", {"seen": session.state.last, "head": session.head, "to": 2})
+    assert len(session.context().messages) == 1
+
+
+def test_nobody_takes_back_what_they_have_not_seen(client: TestClient, session: Session) -> None:
+    saw = got(client, "/api/attach", session="s")
+    session.append({"role": "user", "content": "said meanwhile"})
+    what = {"seen": saw["follow_from"], "head": saw["head"]["number"]}
+
+    unseen = client.post("/api/undo", params={"session": "s"}, json=what)
+    session.compact()
+    moved = client.post("/api/undo", params={"session": "s"}, json={**what, "seen": session.state.last})
+    unnamed = client.post("/api/undo", params={"session": "s"}, json={"head": session.head})
+
+    assert "1 messages after record 7" in refused(unseen, 409, "Moved")
+    refused(moved, 409, "Moved")
+    assert "the field seen" in refused(unnamed, 422, "Invalid")
+    assert session.segments()[-1].source == "compaction"
+
+
+def test_a_fork_begins_where_it_is_asked_to(client: TestClient, session: Session, store: Store) -> None:
+    made = posted(client, "/api/fork", {"kind": "review", "at": 4, "id": "a review"})
+    now = posted(client, "/api/fork", {})
+
+    assert made == {"id": "a review", "parent": "s", "at": 4, "kind": "review"}
+    assert store.session("a review", create=False).state.parent == "s"
+    assert now["at"] == 7
+    answer = client.post("/api/compact", params={"session": "a review"}, json={})
+    refused(answer, 409, "CompactionDisabled")
+
+
+# ---------------------------------------------------------------------- compaction
+
+
+class Waiting:
+    """A summarizer that says when it is asked, and answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked, self.go = threading.Event(), threading.Event()
+        self.calls = 0
+
+    def __call__(self, material: onefold.Material) -> str:
+        self.calls += 1
+        self.asked.set()
+        assert self.go.wait(PATIENCE)
+        return "what was said before, in short"
+
+
+def test_a_compaction_goes_on_behind_the_answer_and_others_join_it(store: Store, session: Session) -> None:
+    slow = Waiting()
+    with client_of(store, Settings(summarizer=slow)) as client:
+        first = posted(client, "/api/compact", {"instructions": "names"}, status=202)
+        second = posted(client, "/api/compact", status=202)
+        bounded = posted(client, "/api/compact", {"wait": 0.05}, status=202)
+        threads = [t.name for t in threading.enumerate() if t.name.startswith("onefold-server-compact")]
+        slow.go.set()
+        await_record(session, "segment.opened", after=7)
+
+        again = posted(client, "/api/compact", {"head": 1})
+
+    assert {first["id"], second["id"], bounded["id"]} == {first["compaction"]["id"]}
+    assert [first["joined"], second["joined"], bounded["joined"]] == [False, True, True]
+    assert (first["state"], first["changed"], first["compaction"]["active"]) == ("running", False, True)
+    assert (slow.calls, len(threads)) == (1, 1)
+    assert session.context().summary == "what was said before, in short"
+    assert (again["changed"], again["state"], again["segment"]) == (True, "committed", session.head)
+
+
+def test_a_compaction_is_waited_for_if_asked(client: TestClient, session: Session) -> None:
+    done = posted(client, "/api/compact", {"wait": 20})
+
+    assert (done["state"], done["changed"], done["cause"]) == ("committed", True, None)
+    assert done["compaction"]["duration"] is not None
+    assert session.head == done["segment"]
+
+
+def test_no_call_waits_longer_than_the_server_allows(store: Store, session: Session) -> None:
+    slow = Waiting()
+    with client_of(store, Settings(summarizer=slow, wait=0.05)) as client:
+        seen = posted(client, "/api/compact", {"wait": 3600}, status=202)
+        posted(client, "/api/cancel")
+        slow.go.set()
+
+    assert seen["state"] == "running"
+
+
+def test_a_failed_attempt_is_tried_again_though_nobody_waits(store: Store, session: Session) -> None:
+    answers = iter(["", "what was said before, in short"])
+    with client_of(store, Settings(summarizer=lambda material: next(answers))) as client:
+        client.post("/api/compact", params={"session": "s"})
+        await_record(session, "compaction.failed", after=7)
+        await_record(session, "segment.opened", after=7)
+
+    assert session.compactions()[0].attempts == 2
+
+
+def test_a_cancelled_compaction_changes_nothing(store: Store, session: Session) -> None:
+    slow = Waiting()
+    with client_of(store, Settings(summarizer=slow)) as client:
+        posted(client, "/api/compact", status=202)
+        assert slow.asked.wait(PATIENCE)
+        ended = posted(client, "/api/cancel")
+        nothing = posted(client, "/api/cancel")
+        slow.go.set()
+
+    assert ended["cancelled"]["state"] == "cancelled"
+    assert nothing == {"cancelled": None}
+    assert session.head == 1
+
+
+def test_a_server_that_ends_hands_its_compactions_back(store: Store, session: Session) -> None:
+    slow = Waiting()
+    with client_of(store, Settings(summarizer=slow)) as client:
+        posted(client, "/api/compact", status=202)
+        assert slow.asked.wait(PATIENCE)
+
+    assert session.holder() is None
+    [left] = session.compactions()
+    assert (left.state, left.cause) == ("requested", "the server ended")
+    slow.go.set()
+    assert session.compact(wait=True).state == "committed"
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+def test_a_session_that_is_not_there_is_not_found_and_not_made(client: TestClient, store: Store) -> None:
+    reading = ("attach", "records", "context", "segments", "expand", "ledger", "curve")
+    for name in reading:
+        refused(client.get(f"/api/{name}", params={"session": "nobody"}), 404, "SessionNotFound")
+    for name, body in (("append", {"messages": {}}), ("compact", {}), ("fork", {}), ("pin", {"number": 1})):
+        answer = client.post(f"/api/{name}", params={"session": "nobody"}, json=body)
+        refused(answer, 404, "SessionNotFound")
+
+    assert [*store.sessions()] == []
+
+
+@pytest.mark.parametrize("id", ["a\x00b", "line\nbreak", "", "x" * 513, "\x7f"])
+def test_an_id_that_cannot_be_one_is_refused_in_words(client: TestClient, id: str) -> None:
+    why = refused(client.get("/api/attach", params={"session": id}), 422, "Invalid")
+
+    assert why.startswith("the parameter session: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "names"),
+    [
+        ("/api/records", {"session": "s", "start": str(1 << 64)}, "start"),
+        ("/api/records", {"session": "s", "start": "-1"}, "start"),
+        ("/api/records", {"session": "s", "limit": "0"}, "limit"),
+        ("/api/records", {"session": "s", "order": "sideways"}, "order"),
+        ("/api/attach", {"session": "s", "history": "some"}, "history"),
+        ("/api/context", {"session": "s", "segment": "one"}, "segment"),
+        ("/api/context", {"session": "s", "format": "morse"}, "format"),
+        ("/api/curve", {"session": "s", "points": "1000000"}, "points"),
+        ("/api/search", {}, "q"),
+        ("/api/attach", {}, "session"),
+        ("/api/sessions", {"problems": "last"}, "problems"),
+    ],
+)
+def test_a_bad_parameter_is_named(
+    client: TestClient, session: Session, path: str, parameters: dict[str, str], names: str
+) -> None:
+    assert f"the parameter {names}: " in refused(client.get(path, params=parameters), 422, "Invalid")
+
+
+def test_an_unknown_parameter_is_ignored_and_an_unknown_field_is_not(client: TestClient, session: Session) -> None:
+    assert got(client, "/api/records", session="s", colour="green")["records"]
+
+    answer = client.post("/api/compact", params={"session": "s"}, json={"instuctions": "names"})
+
+    assert "the field instuctions: " in refused(answer, 422, "Invalid")
+    assert session.state.compactions == 0
+
+
+@pytest.mark.parametrize("after", ["no cursor", "W10", "WzFd", "eyJhIjoxfQ", "é"])
+def test_a_cursor_of_somebody_else_is_refused(client: TestClient, after: str) -> None:
+    for asked in ({}, {"q": "x"}):
+        refused(client.get("/api/sessions", params={"after": after, **asked}), 422, "Invalid")
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"messages": ' + b"[" * 100_000, 400),
+        (b'{"messages": ' + b"[" * 1_000 + b"]" * 1_000 + b"}", 400),
+        (b'{"messages": NaN}', 400),
+        (b'{"messages": {"role": "user", "content": 1e999}}', 400),
+        (b'{"messages": ' + b"9" * 5_000 + b"}", 400),
+        (b"\xff\xfe\xfd", 400),
+        (b"{", 400),
+        (b"", 422),
+        (b"[]", 422),
+        (b'{"messages": {}, "key": "\\ud800"}', 422),
+        (b'{"messages": {}, "key": "a\\u0000"}', 422),
+        (b'{"messages": {}, "format": "morse"}', 422),
+        (b'{"messages": []}', 400),
+        (b'{"messages": {"role": "tool"}, "format": "openai-chat"}', 400),
+    ],
+)
+def test_a_bad_body_is_refused_and_nothing_is_written(
+    client: TestClient, session: Session, body: bytes, status: int
+) -> None:
+    answer = client.post(
+        "/api/append", params={"session": "s"}, content=body, headers={"Content-Type": "application/json"}
+    )
+
+    assert answer.status_code == status, answer.text
+    assert answer.json()["error"]["message"]
+    assert session.state.last == 7
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        (errors.SessionNotFound("s"), 404, "SessionNotFound"),
+        (errors.KeyConflict("x"), 409, "KeyConflict"),
+        (errors.Moved("x"), 409, "Moved"),
+        (errors.Busy("x"), 409, "Busy"),
+        (errors.TurnLost("x"), 409, "TurnLost"),
+        (errors.Superseded("x", session="s", compaction="c"), 409, "Superseded"),
+        (errors.CompactionDisabled("x"), 409, "CompactionDisabled"),
+        (errors.InvalidMessage("x"), 400, "InvalidMessage"),
+        (errors.TooLarge("x"), 413, "TooLarge"),
+        (errors.StoreUnavailable("x"), 503, "StoreUnavailable"),
+        (errors.OutcomeUnknown("x"), 503, "OutcomeUnknown"),
+        (errors.StoreDamaged("x"), 500, "StoreDamaged"),
+        (errors.OnefoldError("there is nothing to undo"), 409, "Refused"),
+    ],
+)
+def test_what_the_library_raises_has_one_answer(error: errors.OnefoldError, status: int, kind: str) -> None:
+    answer = answers.refusal(error, now=0.0)
+
+    assert answer.status_code == status
+    assert json.loads(bytes(answer.body))["error"]["kind"] == kind
+
+
+def test_what_is_held_back_says_for_how_long() -> None:
+    answer = answers.refusal(errors.NotNow("not yet", session="s", retry_at=112.5), now=100.0)
+
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "13")
+
+
+def test_a_store_that_is_gone_is_said_to_be_and_no_failure_is_silent(
+    store: Store, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise errors.StoreUnavailable("the disk is full; nothing was written")
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("secret words")
+
+    with client_of(store) as client:
+        monkeypatch.setattr("onefold.server.reading.attach", gone)
+        away = client.get("/api/attach", params={"session": "s"})
+        monkeypatch.setattr("onefold.server.reading.attach", broken)
+        failed = client.get("/api/attach", params={"session": "s"})
+
+    assert refused(away, 503, "StoreUnavailable") == "the disk is full; nothing was written"
+    assert away.headers["Retry-After"] == "1"
+    assert "GET /api/attach failed" in refused(failed, 500, "RuntimeError")
+    assert "secret words" not in failed.text
+
+
+def test_one_verifies_at_a_time(client: TestClient, session: Session) -> None:
+    from onefold.server import reading
+
+    with reading._verifying:
+        answer = client.get("/api/verify")
+
+    refused(answer, 429, "TryLater")
+    assert int(answer.headers["Retry-After"]) >= 1
+
+
+# ---------------------------------------------------------------------- what it says of itself
+
+
+def test_a_path_that_is_not_there_and_a_method_it_does_not_have_are_said_to_be_so(client: TestClient) -> None:
+    refused(client.get("/api/nothing"), 404, "NotFound")
+    answer = client.put("/api/verify", json={})
+
+    assert "GET, POST" in refused(answer, 405, "MethodNotAllowed")
+    assert answer.headers["Allow"] == "GET, POST"
+
+
+def test_openapi_tells_the_token_the_scopes_and_every_error(client: TestClient) -> None:
+    described = got(client, "/openapi.json")
+
+    assert described["security"] == [{"token": []}]
+    assert described["components"]["securitySchemes"] == {"token": {"type": "http", "scheme": "bearer"}}
+    assert described["paths"]["/healthz"]["get"]["security"] == []
+    assert described["paths"]["/api/undo"]["post"]["x-scope"] == "write"
+    for route in router.routes:
+        responses = described["paths"][route.path]["get"]["responses"]  # type: ignore[attr-defined]
+        assert {"200", "400", "401", "403", "404", "405", "409", "413", "422", "429", "500", "503"} <= {*responses}
+        assert responses["422"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/ErrorJson"}
+
+
+def test_no_page_of_the_api_loads_anything_from_elsewhere(client: TestClient) -> None:
+    for path in ("/docs", "/redoc", "/docs/oauth2-redirect"):
+        assert client.get(path).status_code == 404
+
+
+def test_without_a_token_nothing_of_it_is_reached(tmp_path: Path) -> None:
+    with onefold.open(tmp_path / "agent.db") as store:
+        store.session("s")
+        with served(store, tmp_path) as (address, headers):
+            without = httpx.get(f"{address}/api/sessions", timeout=PATIENCE)
+            with_it = httpx.get(f"{address}/api/sessions", headers=headers, timeout=PATIENCE)
+
+    refused(without, 401, "Unauthorized")
+    assert with_it.json()["total"] == 1
