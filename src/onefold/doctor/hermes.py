@@ -8,22 +8,22 @@ marker that names another session it only inherited it, and is a continuation.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 
 import apsw
 
 from onefold.doctor.findings import Finding, Progress
-from onefold.doctor.hermes_rows import LOOK_BACK, Messages, Row, Swallowed, count_calls, row, swallowed
+from onefold.doctor.hermes_mends import MENDS, count_of
+from onefold.doctor.hermes_rows import LOOK_BACK, Messages, Row, Swallowed, swallowed
+from onefold.doctor.hermes_store import Shape, numbers_of, rows_of
 from onefold.doctor.looking import alive, tables
 from onefold.doctor.repairing import Operation
-from onefold.doctor.statements import fitted, number, parsed_object, readable, statements, text
+from onefold.doctor.statements import number, parsed_object, readable, text
 from onefold.model import Json
 
 name = "Hermes Agent"
@@ -32,7 +32,6 @@ COMPRESSION = "compression"
 _RECOVERED = ("agent_close", "ws_orphan_reap")
 """Ends by accident, which Hermes itself takes back when the chat goes on."""
 _LEFT_OPEN = ("active", "paused")
-_ABSENT = {"active": "1", "compacted": "0", "scope": "''"}
 _NEEDED = {"sessions": {"id", "source"}, "messages": {"id", "session_id", "role", "content"}}
 
 
@@ -56,43 +55,9 @@ class Session:
         return parent.reason == COMPRESSION and self.id != parent.id and not marked
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """A store's tables and columns as they are."""
-
-    connection: apsw.Connection
-    tables: Mapping[str, frozenset[str]]
-
-    def has(self, table: str, *columns: str) -> bool:
-        return table in self.tables and {*columns} <= self.tables[table]
-
-    @cached_property
-    def _fitted(self) -> dict[tuple[str, str], str]:
-        return {}
-
-    def ask(self, query: str, *bindings: Json, table: str = "messages") -> apsw.Cursor:
-        if (query, table) not in self._fitted:
-            columns = self.tables.get(table, frozenset())
-            self._fitted[query, table] = fitted(statements("hermes.sql")[query], columns, _ABSENT)
-        return self.connection.execute(self._fitted[query, table], bindings)
-
-    def one(self, query: str, *bindings: Json, table: str = "messages") -> Json:
-        found = self.ask(query, *bindings, table=table).fetchone()
-        return None if found is None else found[0]
-
-    @cached_property
-    def archives(self) -> bool:
-        """Whether messages can leave the live set and stay in the store."""
-        return self.has("messages", "active", "compacted")
-
-    @cached_property
-    def ends(self) -> bool:
-        return self.has("sessions", "ended_at", "end_reason", "parent_session_id")
-
-
 def recognises(connection: apsw.Connection) -> str | None:
     """A Hermes store has sessions and messages of this shape, and says its schema's version."""
-    shape = _Shape(connection, tables(connection))
+    shape = Shape(connection, tables(connection))
     if not all(shape.has(table, *columns) for table, columns in _NEEDED.items()):
         return None
     if not shape.has("schema_version", "version"):
@@ -103,7 +68,7 @@ def recognises(connection: apsw.Connection) -> str | None:
 
 @readable
 def examine(connection: apsw.Connection, *, now: float, progress: Progress) -> Iterator[Finding]:
-    shape = _Shape(connection, tables(connection))
+    shape = Shape(connection, tables(connection))
     lines = Lines(shape)
     yield from _cycles(lines)
     for parent in lines.compacted():
@@ -116,8 +81,8 @@ def examine(connection: apsw.Connection, *, now: float, progress: Progress) -> I
 
 
 def mend(operation: Operation, finding: Finding) -> str:
-    shape = _Shape(operation.connection, tables(operation.connection))
-    return _MENDS[finding.kind](operation, shape, finding.facts)
+    shape = Shape(operation.connection, tables(operation.connection))
+    return MENDS[finding.kind](operation, shape, finding.facts)
 
 
 # ---------------------------------------------------------------------- lines of sessions
@@ -126,7 +91,7 @@ def mend(operation: Operation, finding: Finding) -> str:
 class Lines:
     """All sessions, and which goes on as which."""
 
-    def __init__(self, shape: _Shape) -> None:
+    def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.sessions = {found.id: found for found in _sessions(shape)}
         self._children: dict[str, list[Session]] = {}
@@ -164,7 +129,7 @@ class Lines:
         return session
 
 
-def _sessions(shape: _Shape) -> Iterator[Session]:
+def _sessions(shape: Shape) -> Iterator[Session]:
     for id, parent, started, ended, reason, source, messages, calls, config in shape.ask("sessions", table="sessions"):
         if not isinstance(id, str):
             continue
@@ -402,7 +367,7 @@ def _messages(lines: Lines, progress: Progress) -> Iterator[Finding]:
     done = 0
     seen: set[str] = set()
     for id, group in groupby(shape.ask("message_ids"), key=itemgetter(0)):
-        numbers = [found for _, found in group]
+        numbers = [found for _, found in group if isinstance(found, int)]
         session = lines.sessions.get(id) if isinstance(id, str) else None
         if session is not None:
             seen.add(session.id)
@@ -415,18 +380,11 @@ def _messages(lines: Lines, progress: Progress) -> Iterator[Finding]:
                 yield _count(session, Messages())
 
 
-def _read(shape: _Shape, session: Session, numbers: Iterable[int]) -> Messages:
+def _read(shape: Shape, session: Session, numbers: Iterable[int]) -> Messages:
     messages = Messages(session.ended if session.reason == COMPRESSION else None)
-    for found in _rows(shape, numbers):
+    for found in rows_of(shape, numbers):
         messages.add(found)
     return messages
-
-
-def _rows(shape: _Shape, numbers: Iterable[int]) -> Iterator[Row]:
-    for id in numbers:
-        values = shape.ask("message", id).fetchone()
-        if values is not None:
-            yield row(id, values)
 
 
 def _of_session(lines: Lines, session: Session, messages: Messages) -> Iterator[Finding]:
@@ -449,17 +407,13 @@ def _of_session(lines: Lines, session: Session, messages: Messages) -> Iterator[
         yield _count(session, messages)
 
 
-def _first(shape: _Shape, session: Session) -> list[Row]:
+def _first(shape: Shape, session: Session) -> list[Row]:
     """The rows that a continuation began with, and some after them."""
-    rows = _rows(shape, _numbers(shape, session.id)[:LOOK_BACK])
+    rows = rows_of(shape, numbers_of(shape, session.id)[:LOOK_BACK])
     return [found for found in rows if not found.rewound]
 
 
-def _numbers(shape: _Shape, session: str) -> list[int]:
-    return sorted(found for (found,) in shape.ask("ids_of", session))
-
-
-def _swallowed(shape: _Shape, session: Session, into: Session, found: Swallowed) -> Finding:
+def _swallowed(shape: Shape, session: Session, into: Session, found: Swallowed) -> Finding:
     ids = [r.id for r in found.rows]
     can = found.at_the_end and into.ended is None
     left = "Report only: the conversation has gone on since, and to put them behind it would change what it says."
@@ -467,7 +421,7 @@ def _swallowed(shape: _Shape, session: Session, into: Session, found: Swallowed)
         kind="swallowed-tail",
         key=session.id,
         where=f"session {session.id}",
-        wrong=f"{_count_of(ids, 'message')} came while a summary was written, and went with what it replaced",
+        wrong=f"{count_of(ids, 'message')} came while a summary was written, and went with what it replaced",
         means="They stand neither in the summary nor after it: the agent does not know of them, and never answers.",
         remedy=f"They are put back behind the last message of {into.id}, as new messages." if can else left,
         mendable=can,
@@ -496,7 +450,7 @@ def _late(lines: Lines, session: Session, late: list[Row]) -> Finding:
         kind="written-after-end",
         key=session.id,
         where=f"session {session.id}",
-        wrong=f"{_count_of(ids, 'message')} written after a compaction ended it",
+        wrong=f"{count_of(ids, 'message')} written after a compaction ended it",
         means="A writer still held the old id. The conversation goes on elsewhere, without them.",
         remedy=remedy,
         mendable=can,
@@ -504,7 +458,7 @@ def _late(lines: Lines, session: Session, late: list[Row]) -> Finding:
     )
 
 
-def _duplicated(shape: _Shape, session: Session, messages: Messages) -> Finding:
+def _duplicated(shape: Shape, session: Session, messages: Messages) -> Finding:
     ratio = messages.live / max(1, messages.live - len(messages.copies))
     return Finding(
         kind="duplicated-rows",
@@ -521,7 +475,7 @@ def _duplicated(shape: _Shape, session: Session, messages: Messages) -> Finding:
     )
 
 
-def _orphan(shape: _Shape, session: Session, id: int) -> Finding:
+def _orphan(shape: Shape, session: Session, id: int) -> Finding:
     return Finding(
         kind="result-without-call",
         key=str(id),
@@ -536,7 +490,7 @@ def _orphan(shape: _Shape, session: Session, id: int) -> Finding:
     )
 
 
-def _summaries(shape: _Shape, session: Session, found: list[Row]) -> Finding:
+def _summaries(shape: Shape, session: Session, found: list[Row]) -> Finding:
     same = len({r.print for r in found}) == 1 and shape.archives
     return Finding(
         kind="several-summaries",
@@ -569,162 +523,3 @@ def _count(session: Session, messages: Messages) -> Finding:
         mendable=True,
         facts={"session": session.id},
     )
-
-
-def _count_of(ids: list[int], what: str) -> str:
-    return f"{len(ids)} {what}{'' if len(ids) == 1 else 's'}"
-
-
-# ---------------------------------------------------------------------- mends
-
-
-def _keep(operation: Operation, shape: _Shape, what: str, query: str, key: Json) -> None:
-    """Keeps a whole row aside."""
-    cursor = shape.ask(query, key)
-    for found in cursor:
-        operation.keep(what, dict(zip((column[0] for column in cursor.get_description()), found, strict=True)))
-
-
-def _break_cycle(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
-    _keep(operation, shape, "sessions", "session", facts["session"])
-    shape.ask("detach", facts["session"])
-    return f"{facts['session']} is the beginning of its line."
-
-
-def _reopen(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
-    _keep(operation, shape, "sessions", "session", facts["session"])
-    shape.ask("reopen", facts["session"])
-    return f"{facts['session']} is open again."
-
-
-def _make_branches(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
-    for id in facts["others"]:
-        _keep(operation, shape, "sessions", "session", id)
-        shape.ask("make_branch", id)
-    return f"{', '.join(facts['others'])} marked as a branch of {facts['parent']}; {facts['kept']} goes on."
-
-
-def _put_away(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
-    child, parent = facts["session"], facts["parent"]
-    _keep(operation, shape, "sessions", "session", child)
-    shape.ask("put_away", operation.now, child)
-    if facts["others"]:
-        shape.ask("detach", child)
-        return f"{child} is put away; {parent} goes on in the continuation that has messages."
-    _keep(operation, shape, "sessions", "session", parent)
-    shape.ask("reopen", parent)
-    return f"{child} is put away, and {parent} is open again."
-
-
-def _drop_lock(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
-    for id, holder, since, until in shape.ask("locks", table="compression_locks").fetchall():
-        if id == facts["session"]:
-            operation.keep(
-                "compression_locks",
-                {"session_id": id, "holder": holder, "acquired_at": since, "expires_at": until},
-            )
-    shape.ask("drop_lock", facts["session"])
-    return f"The lock of {facts['session']} is removed."
-
-
-def _send_on(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
-    if facts["table"] == "telegram_dm_topic_bindings":
-        operation.keep(facts["table"], {"rowid": facts["row"], "session_id": facts["session"]})
-        shape.ask("put_binding", facts["to"], facts["row"])
-        return f"The topic goes to {facts['to']}."
-    for rowid, scope, key, entry in shape.ask("routes", table="gateway_routing").fetchall():
-        if rowid == facts["row"]:
-            operation.keep(facts["table"], {"scope": scope, "session_key": key, "entry_json": entry})
-            changed = {**parsed_object(entry), "session_id": facts["to"]}
-            shape.ask("put_route", json.dumps(changed), rowid)
-    return f"The chat goes to {facts['to']}."
-
-
-def _move_goal(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
-    old, new = f"goal:{facts['session']}", f"goal:{facts['to']}"
-    value = shape.one("goal", old)
-    operation.keep("state_meta", {"key": old, "value": value})
-    goal = parsed_object(value)
-    moved = shape.one("goal", new) is None
-    if moved:
-        shape.ask("put_goal", new, json.dumps(goal, ensure_ascii=False))
-    shape.ask("put_goal", old, json.dumps({**goal, "status": "cleared"}, ensure_ascii=False))
-    return f"The goal of {facts['session']} {'goes on in ' + facts['to'] if moved else 'is closed'}."
-
-
-def _carry_over(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
-    """Adds copies behind the last message of a session, as Hermes does with a tail that it carries over."""
-    for id in facts["messages"]:
-        shape.ask("copy_out", id)
-        shape.ask("change_copy", facts["into"])
-        if shape.archives:
-            shape.ask("enliven_copy")
-        shape.ask("copy_in")
-        shape.ask("copy_end")
-    _recount(shape, facts["into"])
-    return f"{_count_of(facts['messages'], 'message')} put back at the end of {facts['into']}."
-
-
-def _carry_late(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
-    done = _carry_over(operation, shape, facts)
-    _archive(operation, shape, facts["session"], facts["messages"])
-    return done
-
-
-def _archive(operation: Operation, shape: _Shape, session: str, ids: Iterable[int]) -> None:
-    for id in ids:
-        _keep(operation, shape, "messages", "whole_message", id)
-        shape.ask("archive", id)
-    _recount(shape, session)
-
-
-def _archive_copies(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
-    messages = Messages()
-    for found in _rows(shape, _numbers(shape, facts["session"])):
-        messages.add(found)
-    _archive(operation, shape, facts["session"], messages.copies)
-    return f"{len(messages.copies):,} copies in {facts['session']} are archived."
-
-
-def _archive_result(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
-    _archive(operation, shape, facts["session"], [facts["message"]])
-    return f"Message {facts['message']} of {facts['session']} is archived."
-
-
-def _archive_summaries(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
-    _archive(operation, shape, facts["session"], facts["messages"][:-1])
-    return f"One summary of {facts['session']} is live, the newest."
-
-
-def _set_count(operation: Operation, shape: _Shape, facts: Mapping[str, Json]) -> str:
-    _keep(operation, shape, "sessions", "session", facts["session"])
-    _recount(shape, facts["session"])
-    return f"The counts of {facts['session']} are right."
-
-
-def _recount(shape: _Shape, session: str) -> None:
-    if not shape.has("sessions", "message_count"):
-        return
-    live = shape.one("live_counts", session)
-    if shape.has("sessions", "tool_call_count"):
-        calls = sum(count_calls(made) for (made,) in shape.ask("live_calls", session))
-        shape.ask("put_counts", live, calls, session)
-    else:
-        shape.ask("put_count", live, session)
-
-
-_MENDS: Mapping[str, Callable[[Operation, _Shape, Mapping[str, Json]], str]] = {
-    "cycle": _break_cycle,
-    "ended-without-continuation": _reopen,
-    "fork": _make_branches,
-    "empty-continuation": _put_away,
-    "stale-lock": _drop_lock,
-    "route-to-ended-session": _send_on,
-    "goal-on-ended-session": _move_goal,
-    "swallowed-tail": _carry_over,
-    "written-after-end": _carry_late,
-    "duplicated-rows": _archive_copies,
-    "result-without-call": _archive_result,
-    "several-summaries": _archive_summaries,
-    "wrong-count": _set_count,
-}

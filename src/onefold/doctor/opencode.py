@@ -481,8 +481,7 @@ def _log(operation: Operation, session: str, type: str, data: Mapping[str, Json]
 
 def _take_out_compaction(operation: Operation, facts: Mapping[str, Json]) -> str:
     marker = facts["marker"]
-    session = _Session(operation.connection, facts["session"], _markers(operation.connection).get(facts["session"], {}))
-    made = [m.id for m in session.summaries if m.parent == marker]
+    made = [m.id for m in _Session(operation.connection, facts["session"], {}).summaries if m.parent == marker]
     if not any([*(_take_out(operation, id) for id in made), _take_out(operation, marker)]):
         return ""
     return f"The compaction {marker} is taken out{', with what was made of its summary' if made else ''}."

@@ -156,7 +156,7 @@ def _archive(folder: Path, seen: Seen) -> Archive:
         name=folder.name,
         number=archive_number(folder.name),
         log=read_log(folder / LIVE, seen),
-        meta=meta,
+        meta=Told(meta.state),  # without its lists of ids, which are long
         done=told(folder / DONE, empty=True),
         failed=told(folder / FAILED, empty=True),
         archived=_marks(phase.get("archived_message_ids")),

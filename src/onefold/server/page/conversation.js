@@ -192,12 +192,15 @@ export class Conversation {
       const waits = element.dataset.waits !== undefined;
       if (waits && number >= first && number < stop) this.windowed.refresh(this.windowed.indexOf(element));
     }
+    this.windowed.settle();
   }
 
   #redraw(target) {
     const element = target.closest(".row");
     const index = this.windowed.indexOf(element);
-    if (index >= 0) this.windowed.refresh(index);
+    if (index < 0) return;
+    this.windowed.refresh(index);
+    this.windowed.settle();
   }
 
   // ---------------------------------------------------------------- folds

@@ -140,7 +140,7 @@ export class Windowed {
 
   refreshAll() {
     for (const element of [...this.shown.values()]) this.refresh(this.indexes.get(element));
-    this.#hold();
+    this.settle();
   }
 
   toEnd() {
@@ -166,18 +166,22 @@ export class Windowed {
     return this.shown.get(this.rows.key(index)) ?? null;
   }
 
-  /** Brings a row into view by as little as it takes, and gives its element. */
+  /** Brings a row into view by as little as it takes, and gives its element. It stays there while others load. */
   reveal(index) {
-    const element = this.shown.get(this.rows.key(index));
+    const key = this.rows.key(index);
+    const element = this.shown.get(key);
     if (!element) return this.toRow(index);
-    this.held = false;
     const box = element.getBoundingClientRect();
     const view = this.#view();
-    if (box.top < view.top + 8) this.#to(this.scroller.scrollTop + box.top - view.top - 8);
-    else if (box.bottom > view.bottom - 8) this.#to(this.scroller.scrollTop + Math.min(box.bottom - view.bottom + 8, box.top - view.top - 8));
+    let move = 0;
+    if (box.top < view.top + 8) move = box.top - view.top - 8;
+    else if (box.bottom > view.bottom - 8) move = Math.min(box.bottom - view.bottom + 8, box.top - view.top - 8);
+    if (move) this.#to(this.scroller.scrollTop + move);
     this.stick = false;
+    this.held = true;
+    this.anchor = { key, offset: element.getBoundingClientRect().top - this.#view().top };
     this.#draw();
-    return this.shown.get(this.rows.key(index)) ?? null;
+    return this.shown.get(key) ?? null;
   }
 
   indexOf(element) {
@@ -320,16 +324,25 @@ export class Windowed {
   }
 
   #measure(entries) {
+    if (this.#take(entries.map((entry) => entry.target))) this.#keep();
+  }
+
+  /** Takes the heights of rows as they are now. True if one was different. */
+  #take(elements) {
     let changed = false;
-    for (const { target } of entries) {
-      const index = this.indexes.get(target);
-      if (index === undefined || !target.isConnected) continue;
-      const height = target.offsetHeight;
-      if (target.dataset.waits === undefined) this.measured.set(this.rows.key(index), height);
+    for (const element of elements) {
+      const index = this.indexes.get(element);
+      if (index === undefined || !element.isConnected) continue;
+      const height = element.offsetHeight;
+      if (element.dataset.waits === undefined) this.measured.set(this.rows.key(index), height);
       changed = this.heights.set(index, height) !== 0 || changed;
     }
-    if (!changed) return;
-    this.#keep();
+    return changed;
+  }
+
+  /** After rows got other content: nothing that is read moves, not even until the next frame. */
+  settle() {
+    if (this.#take(this.shown.values())) this.#keep();
   }
 
   #keep() {
