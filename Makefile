@@ -24,6 +24,7 @@ demo: $(RUNTIME) ## See onefold at work, in a minute.
 	@$(BIN)/onefold demo
 
 test: $(DEV) ## Run the tests on all cores; pass options with ARGS="-k name".
+	@.ci/browser
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 check: $(DEV) ## Check format, lint, types, and who imports whom.

@@ -275,7 +275,13 @@ def mend_folder(path: Path, program: FolderProgram, only: Sequence[str], *, back
             continue
         if folder is None:
             folder = _new_folder(backups, path.name, now)
-            back = f"Stop {program.name}, and put each folder in {folder / 'before'} back where it was under {path}."
+            whole, parts = folder / "before" / name, folder / "before"
+            way = (
+                f"put the folder {whole} in the place of"
+                if unit == path
+                else f"put each session in {parts} back in its place below"
+            )
+            back = f"Stop {program.name}, and {way} {path}."
             _leave_word(folder, back)
         tally.add(found, partial(_mend_unit, unit, name, program, only, folder, now=now))
     return tally.outcome(folder, back)
