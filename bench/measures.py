@@ -16,7 +16,7 @@ import onefold
 from bench.child import Child, append_times, together
 from bench.followers import live_followers
 from bench.report import TIMES, Bound, Row
-from bench.stores import BATCH, TAIL, Bare, Statements, build, message, ready_to_commit
+from bench.stores import BATCH, TAIL, Bare, Statements, Straight, build, message, ready_to_commit
 from onefold.messages import encode
 
 _SMALL = 1_000
@@ -63,6 +63,7 @@ def everything(folder: Path, size: Size, say: Say) -> list[Row]:
 
 def durable_append(folder: Path, size: Size, say: Say) -> list[Row]:
     bare, statements = Bare(folder / "bare.db"), Statements(folder / "statements.db")
+    straight = Straight(folder / "straight.db")
     given = [message(n) for n in range(size.appends)]
     texts = [encode(m) for m in given]
     with onefold.open(folder / "append.db") as store:
@@ -76,6 +77,10 @@ def durable_append(folder: Path, size: Size, say: Say) -> list[Row]:
             for text in texts:
                 bare.insert(text)
 
+        def in_line() -> None:
+            for m in given:
+                straight.insert(m)
+
         def only_sql() -> None:
             for text in texts:
                 statements.insert(text)
@@ -85,10 +90,13 @@ def durable_append(folder: Path, size: Size, say: Say) -> list[Row]:
             ours()
             theirs()
             only_sql()
+            in_line()
         pairs = _in_turn(lambda: _timed(ours), lambda: _timed(theirs), size.rounds)
         sql_pairs = _in_turn(lambda: _timed(only_sql), lambda: _timed(theirs), size.rounds)
+        line_pairs = _in_turn(lambda: _timed(in_line), lambda: _timed(theirs), size.rounds)
     bare.close()
     statements.close()
+    straight.close()
     rate, bare_rate = (size.appends / median(side) for side in zip(*pairs, strict=True))
     more = (1 / rate - 1 / bare_rate) * 1e3
     return [
@@ -104,6 +112,12 @@ def durable_append(folder: Path, size: Size, say: Say) -> list[Row]:
             median(b / a for a, b in sql_pairs),
             TIMES,
             "the rest of an append is Python: JSON, header, numbering, taking turns",
+        ),
+        Row(
+            "what no append can do without, in one straight line, against a bare insert",
+            median(b / a for a, b in line_pairs),
+            TIMES,
+            "JSON, id, header, turn, record, commit: no state, no shared commits, no care for what fails",
         ),
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,7 +13,8 @@ import apsw
 import onefold
 from onefold.compaction.run import whoami
 from onefold.journal.sqlite.engine import queries
-from onefold.model import Claim, Json, Segment
+from onefold.messages.codecs import draft
+from onefold.model import Claim, Json, Segment, random_id, system_clock
 
 TAIL = 100
 BATCH = 5_000
@@ -63,6 +66,42 @@ class Statements:
 
     def close(self) -> None:
         self._connection.close()
+
+
+class Straight:
+    """What no append can do without, in one straight line, with no program around it: JSON that comes back equal, an
+    id, a header, taking turns with other processes, a look whether anybody else wrote, the record, a commit."""
+
+    def __init__(self, path: Path) -> None:
+        with onefold.open(path) as store:
+            self._last = store.session("one").state.last
+        self._connection = apsw.Connection(str(path))
+        self._connection.execute("pragma synchronous = full")
+        self._record = queries()["add_record"]
+        self._gate = os.open(f"{path}-gate", os.O_RDWR | os.O_CREAT)
+        self._seen = self._connection.data_version()
+
+    def insert(self, said: Json) -> None:
+        made = draft(said, random_id)
+        header = made.header
+        assert header is not None
+        fcntl.flock(self._gate, fcntl.LOCK_EX)
+        self._connection.execute("begin immediate")
+        if self._connection.data_version() != self._seen:
+            raise RuntimeError("somebody else wrote to the bench's own store")
+        self._last += 1
+        self._connection.execute(
+            self._record,
+            ((1 << 32) + self._last, made.id, made.kind, system_clock(), made.format, header.role, header.tokens,
+             None, None, made.key, made.turn, made.actor, made.data),
+        )  # fmt: skip
+        self._connection.execute("commit")
+        self._seen = self._connection.data_version()
+        fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        self._connection.close()
+        os.close(self._gate)
 
 
 def build(path: Path, records: int, progress: Callable[[int], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from onefold.server.tokens import Tokens
 from tests.helpers import say
 from tests.page_story import POLICY, tell
 
+LONGEST = 600
+"""Seconds that a server lives at most: one serves all tests of a module."""
+
 
 def shortly(material: Material) -> Made:
     """A summary that a test can tell from everything else."""
@@ -23,7 +27,8 @@ def shortly(material: Material) -> Made:
 
 
 def serve(address: str, tokens: str, port: int = 0) -> None:
-    """Serves a store until its stdin says stop, or the test kills it."""
+    """Serves a store until the test kills it."""
+    signal.alarm(LONGEST)
     store = onefold.open(address, policy=POLICY, summarizer=shortly)
     settings = Settings(port=port, summarizer=shortly, flush=0.02, rate=0, drain=0.5)
     known = Tokens(Path(tokens), environ={})

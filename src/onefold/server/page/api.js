@@ -10,8 +10,8 @@ export class Refused extends Error {
 }
 
 const REMEDIES = {
-  401: "Open the link that onefold serve printed, or make another token: onefold token add NAME",
-  403: "This token may not do that. One with the scope may: onefold token add NAME --scope …",
+  401: "Open the link that onefold serve printed, or make another token: onefold token new NAME",
+  403: "This token may not do that. One with the scope may: onefold token new NAME --scope …",
   429: "Too many requests at once. It goes on by itself in a moment.",
   503: "The store cannot be used now. Try again in a moment.",
 };
