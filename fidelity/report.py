@@ -42,7 +42,8 @@ A generator writes long conversations from a seed: a coding agent, a support tea
 assistant, as OpenAI chat messages with tool calls and long tool output. Facts are planted in what the user says, and a
 few in what the assistant reports: at the start of a message, in the middle of a long one, in lists, in an aside, more
 of them early than late, some just before a compaction. Around them stand small talk, questions, other people's rules,
-numbers that mean nothing, and tool output full of identifiers. The ledger knows nothing of the generator.
+numbers that mean nothing, and tool output full of identifiers. The ledger does not use the generator, but its rules
+were made with these phrasings in view: its columns show what such rules can hold, and *held back* what to expect.
 
 | kind | what is planted | what must be found again, word for word |
 | --- | --- | --- |
@@ -268,7 +269,8 @@ def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 def _verdict(seen: Sequence[Look]) -> str:
     aim = f"The aim is everything at {_percent(AIM)}, no superseded value, no order from tool output."
     wanting = [f"- {words}" for words in (*short(seen), *broken(seen))]
-    return "\n".join([f"{aim} It is {'not met' if wanting else 'met'}{':' if wanting else '.'}", "", *wanting]) + "\n"
+    verdict = f"{aim} It is {'not met' if wanting else 'met'} with phrasings that are known{':' if wanting else '.'}"
+    return "\n".join([verdict, "", *wanting]) + "\n"
 
 
 def _shown_examples(seen: Sequence[Look]) -> list[str]:

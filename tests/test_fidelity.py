@@ -19,7 +19,7 @@ from fidelity.phrases import USUAL, Phrasing
 from fidelity.plot import plot
 from fidelity.report import as_json, as_page, as_text, every_row
 from onefold import Material
-from onefold.compaction import run
+from onefold.compaction import extraction
 from onefold.messages import codec
 
 SEEDS = range(4)
@@ -151,7 +151,7 @@ def test_no_order_of_a_tool_is_shown(seen: list[Look]) -> None:
 def test_a_ledger_that_finds_nothing_is_noticed(
     talks: list[Conversation], seen: list[Look], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "extracted", lambda *_, **__: [])
+    monkeypatch.setattr(extraction, "extracted", lambda *_, **__: [])
 
     blind = [look(talk, AIM, LEDGER) for talk in talks]
 
