@@ -109,9 +109,9 @@ def refusal(error: errors.OnefoldError, now: float) -> Response:
     headers = {}
     if isinstance(error, errors.NotNow):
         wait = 1 if error.retry_at is None else max(1, math.ceil(error.retry_at - now))
-        headers["Retry_After"] = str(wait)
+        headers["Retry-After"] = str(wait)
     elif status == 503:
-        headers["Retry_After"] = "1"
+        headers["Retry-After"] = "1"
     if status >= 500:
         log.error("%s: %s", type(error).__name__, error)
     return answer(status, kind, str(error), remedy, **headers)

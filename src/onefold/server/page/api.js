@@ -95,6 +95,8 @@ export class Live {
       this.after = JSON.parse(event.data).after ?? this.after;
       this.#open();
     });
+    // Of all sessions, and this place is no longer known: whatever changed meanwhile has to be looked up.
+    source.addEventListener("reload", () => this.record({ kind: "gone" }));
     source.addEventListener("moved", () => this.gone("moved"));
     source.addEventListener("gone", (event) => {
       if (this.session === null) return this.record({ kind: "gone", ...JSON.parse(event.data) });
