@@ -15,6 +15,7 @@ from typing import TypeVar
 import onefold
 from bench.child import Child, append_times, together
 from bench.followers import live_followers
+from bench.listing import listed_sessions
 from bench.report import TIMES, Bound, Row
 from bench.stores import BATCH, TAIL, Bare, Statements, Straight, build, message, ready_to_commit
 from onefold.messages import encode
@@ -49,6 +50,7 @@ def everything(folder: Path, size: Size, say: Say) -> list[Row]:
     rows += processes(folder, size, say)
     rows += followers(folder, size, say)
     rows += live_followers(folder, size.followers, int(50 * 2 * size.seconds), 50.0, say)
+    rows += listed_sessions(folder, size.followers * 10, say)
     small, large = folder / "small.db", folder / "large.db"
     build(small, _SMALL, lambda _: None)
 
