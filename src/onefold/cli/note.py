@@ -28,7 +28,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Writes a fact down for every context; or lists what stands there.
+    """Writes a fact down for every context; or lists them.
 
     Prints the note's number, and the context's size before and after. A later note of the same kind and key takes its
     place, or that of a fact that compactions carry. A note without a key is known by its number: --key '#12'. Without
