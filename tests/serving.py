@@ -137,10 +137,12 @@ class Listening:
         fields: dict[str, str] = {}
         while True:
             try:
-                line = self._answer.readline().decode().rstrip("\n")
+                read = self._answer.readline()
             except (OSError, http.client.HTTPException):
                 return None
-            if line:
+            if not read.endswith(b"\n"):  # the stream ended, perhaps within an event: that one does not count
+                return None
+            if line := read.decode().rstrip("\n"):
                 name, _, value = line.partition(":")
                 fields[name] = value[1:]
             elif "event" in fields:
