@@ -38,7 +38,7 @@ class Size:
     long: bool
 
 
-SOAK = Size(1_000_000, 7, 6, 2, 7, 3_200, 200, long=True)
+SOAK = Size(1_000_000, 7, 6, 2, 8, 3_200, 200, long=True)
 SHORT = Size(60_000, 6, 5, 1, 1, 300, 30, long=False)
 QUICK = Size(5_000, 5, 4, 1, 1, 60, 5, long=False)
 
