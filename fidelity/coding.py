@@ -74,7 +74,7 @@ CODING = Domain(
         "docs/adr/00##-outbox.md",
         "https://grafana.internal.example/d/%%%%%%/ingest",
         "infra/terraform/envs/eu-##/main.tf",
-        "~/work/fixtures/big_export_##.jsonl",
+        "~/jobs/fixtures/big_export_##.jsonl",
         "/var/log/importer/run-####.log",
         "tests/data/golden/case_###.json",
         "packages/web/src/components/Checkout##.tsx",
