@@ -28,7 +28,6 @@ from onefold.journal.reading import Pause
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages.codecs import estimate
-from onefold.messages.frame import stated
 from onefold.messages.groups import LEADING, Numbered
 from onefold.model import (
     Claim,
@@ -192,12 +191,12 @@ class Attempt:
         )
         made = call(self._summarizer, material)
         # A ledger that grew by all that a cut saves would leave no room for a summary.
-        most = min(policy.ledger_tokens, max(_fact_tokens(work.facts), removed // 4))
+        most = min(policy.ledger_tokens, max(view.fact_tokens(work.facts), removed // 4))
         told = [r for r in cut_away if not (r.number in planned.kept and _leads(r))]
         facts = _ledger(work, told, made, most, lambda: self._over.wait(_PAUSE)) if most else ()
         # The whole context has to shrink by that share, and only this part of it can.
         share = min(1.0, policy.shrink * work.tokens / max(1, removed))
-        room = removed - _fact_tokens(facts)
+        room = removed - view.fact_tokens(facts)
         wrong = complaint(
             made,
             previous=work.previous,
@@ -463,11 +462,7 @@ def _gently(records: Iterable[Record], pause: Callable[[], object]) -> Iterator[
 
 
 def _told_tokens(work: Work) -> int:
-    return (0 if work.previous is None else estimate(work.previous)) + _fact_tokens(work.facts)
-
-
-def _fact_tokens(facts: Sequence[Fact]) -> int:
-    return estimate(stated(facts)) if facts else 0
+    return (0 if work.previous is None else estimate(work.previous)) + view.fact_tokens(work.facts)
 
 
 def _ledger(
