@@ -13,11 +13,11 @@ DEV := .venv/.dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check bench soak spec fidelity format clean
+.PHONY: help demo test test-agents check bench soak spec fidelity format clean
 
 help: ## Show this list.
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target sentence; do \
-		printf 'make %-8s %s\n' "$$target" "$$sentence"; \
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target sentence; do \
+		printf 'make %-11s %s\n' "$$target" "$$sentence"; \
 	done
 
 demo: $(RUNTIME) ## See onefold at work, in a minute.
@@ -26,6 +26,10 @@ demo: $(RUNTIME) ## See onefold at work, in a minute.
 test: $(DEV) ## Run the tests on all cores; pass options with ARGS="-k name".
 	@.ci/browser
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+
+test-agents: $(DEV) ## Test against the real agents and their clients; installs them into .real, about 3 GB.
+	$(BIN)/python -m real.programs
+	$(BIN)/python -m pytest real $(ARGS)
 
 check: $(DEV) ## Check format, lint, types, and who imports whom.
 	$(BIN)/ruff format --check

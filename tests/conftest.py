@@ -13,6 +13,7 @@ import onefold
 from onefold import Policy, Session, Store
 from onefold.journal.contract import Journal
 from onefold.model import Claim, HolderId, Json
+from tests import postgres_server
 from tests.helpers import quick
 
 # The same examples every time and on every machine, and no file left behind.
@@ -27,6 +28,7 @@ NOON = 1_800_000_000.0
 KINDS: dict[str, Callable[[Path], str]] = {
     "memory": lambda folder: "memory:",
     "sqlite": lambda folder: str(folder / "agent.db"),
+    "postgres": lambda folder: postgres_server.empty_address(),
 }
 DURABLE = [kind for kind in KINDS if kind != "memory"]
 
@@ -64,16 +66,27 @@ def ids() -> CountedIds:
     return CountedIds()
 
 
+def pytest_sessionfinish() -> None:
+    postgres_server.stop()
+
+
 @pytest.fixture(params=list(KINDS))
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The address of a store that is not there yet, for each kind of store."""
-    return KINDS[request.param](tmp_path)
+    yield from _address(request.param, tmp_path)
 
 
 @pytest.fixture(params=DURABLE)
-def durable(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def durable(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The same, for each kind that outlives its process."""
-    return KINDS[request.param](tmp_path)
+    yield from _address(request.param, tmp_path)
+
+
+def _address(kind: str, folder: Path) -> Iterator[str]:
+    address = KINDS[kind](folder)
+    yield address
+    if kind == "postgres":
+        postgres_server.give_back(address)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A model for tests: a real HTTP server on loopback that speaks as the APIs of OpenAI and Anthropic do.
+"""A model for tests: a real HTTP server on loopback that speaks as OpenAI (chat and Responses) and Anthropic do.
 
 A test says what it answers, request by request, and looks at what it was asked. Where a request goes, and in which
 dialect the answer comes, is told by its path.
@@ -9,6 +9,7 @@ dialect the answer comes, is told by its path.
 
 from __future__ import annotations
 
+import itertools
 import json
 import select
 import threading
@@ -16,7 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
+from urllib.parse import urlsplit
 
 from onefold.compaction.summarizers import Material
 from onefold.messages import codec
@@ -29,6 +31,8 @@ _STOPS = {
     "openai": {"stop": "stop", "length": "length", "refused": "content_filter"},
     "anthropic": {"stop": "end_turn", "length": "max_tokens", "refused": "refusal"},
 }
+_CALLS = {"openai": "tool_calls", "anthropic": "tool_use"}
+"""Why an answer with calls stopped, in each dialect that tells."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,25 @@ class Asked:
         return json.dumps(self.body, ensure_ascii=False)
 
     @property
+    def messages(self) -> list[Json]:
+        """The messages, or in the dialect of Responses the items of the input."""
+        given = self.body.get("messages") or self.body.get("input") or []
+        return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+
+    @property
     def prompt(self) -> str:
         """What the model was told: system prompt and messages, one after the other."""
-        said = [self.body.get("system", ""), *(m["content"] for m in self.body["messages"])]
+        said = [self.body.get("system", ""), *(m["content"] for m in self.messages)]
         return "\n".join(t if isinstance(t, str) else "\n".join(p.get("text", "") for p in t) for t in said)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool that the model wants called."""
+
+    name: str
+    arguments: Mapping[str, Json]
+    id: str = "call_1"
 
 
 @dataclass(frozen=True)
@@ -67,6 +86,7 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     raw: bytes | None = None
     content_type: str = "application/json"
+    calls: tuple[Call, ...] = ()
 
 
 Scripted: TypeAlias = Reply | Callable[[Asked], Reply]
@@ -75,6 +95,11 @@ Scripted: TypeAlias = Reply | Callable[[Asked], Reply]
 def says(*pieces: str, stop: str | None = "stop", usage: tuple[int, int] | None = (100, 20)) -> Reply:
     """Streams these pieces. `stop` is stop, length or refused; None ends the stream without a word why."""
     return Reply(pieces, stop, usage)
+
+
+def calls(*wanted: Call, usage: tuple[int, int] | None = (100, 20)) -> Reply:
+    """Says nothing, and wants these tools called."""
+    return Reply(usage=usage, calls=wanted)
 
 
 def hangs(*pieces: str) -> Reply:
@@ -108,6 +133,8 @@ class ModelServer:
 
     def __init__(self, *replies: Scripted, otherwise: Scripted | None = None) -> None:
         self.requests: list[Asked] = []
+        self.looked: list[str] = []
+        """What was asked for by GET and HEAD: lists of models, and whether anybody is there."""
         self._replies = list(replies)
         self._otherwise = otherwise or fails(500, "the test did not say what to answer")
         self._lock = threading.Lock()
@@ -116,7 +143,7 @@ class ModelServer:
         self._server = _Server(self)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK,), daemon=True)
 
-    def __enter__(self) -> ModelServer:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -174,9 +201,24 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _LONGEST
     server: _Server
 
+    def do_GET(self) -> None:
+        """The models there are: one, of any name."""
+        self.close_connection = True
+        self.server.model.looked.append(self.path)
+        model = {"id": "model", "object": "model", "type": "model", "created": 0, "owned_by": "tests"}
+        self._whole(200, _json({"object": "list", "data": [model], "models": []}), "application/json", {})
+
+    def do_HEAD(self) -> None:
+        self.close_connection = True
+        self.server.model.looked.append(self.path)
+        self._whole(200, b"", "application/json", {})
+
     def do_POST(self) -> None:
         self.close_connection = True
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if (other := _other_question(self.path, body)) is not None:
+            self._whole(other[0], _json(other[1]), "application/json", {})
+            return
         asked = Asked(self.path, {k.lower(): v for k, v in self.headers.items()}, body)
         reply = self.server.model._reply_to(asked)
         try:
@@ -188,7 +230,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def _send(self, asked: Asked, reply: Reply) -> None:
-        dialect = "anthropic" if asked.path.endswith("/messages") else "openai"
+        dialect = _dialect(asked.path)
         if reply.raw is not None:
             self._whole(reply.status, reply.raw, reply.content_type, reply.headers)
         elif reply.status != 200:
@@ -196,8 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif reply.then == "hang" and not reply.pieces:
             self._hang(asked)
         elif not asked.body.get("stream"):
-            whole = _whole_openai(asked.body, reply) if dialect == "openai" else _whole_anthropic(asked.body, reply)
-            self._whole(200, _json(whole), "application/json", reply.headers)
+            self._whole(200, _json(_WHOLE[dialect](asked.body, reply)), "application/json", reply.headers)
         else:
             self._stream(asked, reply, dialect)
 
@@ -222,8 +263,7 @@ class _Handler(BaseHTTPRequestHandler):
         ):
             self.send_header(name, value)
         self.end_headers()
-        events = _openai_events(asked.body, reply) if dialect == "openai" else _anthropic_events(asked.body, reply)
-        for event in events:
+        for event in _EVENTS[dialect](asked.body, reply):
             data = event.encode()
             self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
             self.wfile.flush()
@@ -241,12 +281,37 @@ class _Handler(BaseHTTPRequestHandler):
                 return
 
 
+def _other_question(path: str, body: Json) -> tuple[int, Json] | None:
+    """The answer to what is not for a test to say: how many tokens, which vectors, and what kind of server this is."""
+    asked = urlsplit(path).path
+    if asked.endswith("/messages/count_tokens"):
+        return 200, {"input_tokens": len(json.dumps(body)) // 4}
+    if asked.endswith("/embeddings"):
+        texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
+        vector = [1.0] + [0.0] * (body.get("dimensions", 8) - 1)
+        data = [{"object": "embedding", "index": index, "embedding": vector} for index in range(len(texts))]
+        usage = {"prompt_tokens": len(texts), "total_tokens": len(texts)}
+        return 200, {"object": "list", "model": body["model"], "data": data, "usage": usage}
+    if "model" not in body:
+        return 404, _error("openai", fails(404, "there is no such thing"))
+    return None
+
+
+def _dialect(path: str) -> str:
+    last = urlsplit(path).path.rpartition("/")[2]
+    return {"messages": "anthropic", "responses": "responses"}.get(last, "openai")
+
+
+def _stop(dialect: str, reply: Reply) -> str | None:
+    return _CALLS[dialect] if reply.calls else _STOPS[dialect].get(reply.stop or "", reply.stop)
+
+
 def _json(value: Json) -> bytes:
     return json.dumps(value).encode()
 
 
 def _error(dialect: str, reply: Reply) -> Json:
-    if dialect == "openai":
+    if dialect != "anthropic":
         return {"error": {"message": reply.message, "type": reply.code or "error", "code": reply.code}}
     return {"type": "error", "error": {"type": reply.code or "api_error", "message": reply.message}}
 
@@ -265,11 +330,13 @@ def _openai_events(body: Json, reply: Reply) -> Iterator[str]:
     yield event(choices=choice({"role": "assistant", "content": ""}))
     for piece in reply.pieces:
         yield event(choices=choice({"content": piece}))
+    for index, call in enumerate(_openai_calls(reply)):
+        yield event(choices=choice({"tool_calls": [{"index": index, **call}]}))
     if reply.then == "error":
         yield f"data: {json.dumps(_error('openai', reply))}\n\n"
     elif reply.then == "end":
         if reply.stop is not None:
-            yield event(choices=choice({}, _STOPS["openai"].get(reply.stop, reply.stop)))
+            yield event(choices=choice({}, _stop("openai", reply)))
         if reply.usage is not None and (body.get("stream_options") or {}).get("include_usage"):
             yield event(choices=[], usage=_openai_usage(reply.usage))
         yield "data: [DONE]\n\n"
@@ -279,17 +346,101 @@ def _openai_usage(usage: tuple[int, int]) -> Json:
     return {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
 
 
+def _openai_calls(reply: Reply) -> list[dict[str, Json]]:
+    return [
+        {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": json.dumps(c.arguments)}}
+        for c in reply.calls
+    ]
+
+
 def _whole_openai(body: Json, reply: Reply) -> Json:
-    message = {"role": "assistant", "content": "".join(reply.pieces)}
+    message: dict[str, Json] = {"role": "assistant", "content": "".join(reply.pieces)}
+    if reply.calls:
+        message["tool_calls"] = _openai_calls(reply)
     return {
         "id": "c1",
         "object": "chat.completion",
         "created": 0,
         "model": body["model"],
-        "choices": [
-            {"index": 0, "message": message, "finish_reason": _STOPS["openai"].get(reply.stop or "", reply.stop)}
-        ],
+        "choices": [{"index": 0, "message": message, "finish_reason": _stop("openai", reply)}],
         "usage": _openai_usage(reply.usage or (0, 0)),
+    }
+
+
+# ---------------------------------------------------------------------- OpenAI, Responses
+
+
+def _responses_events(body: Json, reply: Reply) -> Iterator[str]:
+    numbers = itertools.count()
+
+    def event(kind: str, **fields: Json) -> str:
+        return f"event: {kind}\ndata: {json.dumps({'type': kind, 'sequence_number': next(numbers), **fields})}\n\n"
+
+    begun = {**_whole_responses(body, reply), "status": "in_progress", "output": [], "usage": None}
+    yield event("response.created", response=begun)
+    yield event("response.in_progress", response=begun)
+    for place, item in enumerate(_responses_items(reply)):
+        yield from _responses_item(event, place, item, reply.pieces)
+    if reply.then == "error":
+        failed = {**begun, "status": "failed", "error": {"code": reply.code, "message": reply.message}}
+        yield event("response.failed", response=failed)
+    elif reply.then == "end" and reply.stop is not None:
+        last = "response.incomplete" if reply.stop == "length" else "response.completed"
+        yield event(last, response=_whole_responses(body, reply))
+
+
+def _responses_item(event: Callable[..., str], place: int, item: Json, pieces: Sequence[str]) -> Iterator[str]:
+    at = {"output_index": place, "item_id": item["id"]}
+    if item["type"] == "function_call":
+        yield event("response.output_item.added", output_index=place, item={**item, "arguments": ""})
+        yield event("response.function_call_arguments.delta", delta=item["arguments"], **at)
+        yield event("response.function_call_arguments.done", arguments=item["arguments"], **at)
+    else:
+        part = item["content"][0]
+        yield event("response.output_item.added", output_index=place, item={**item, "content": []})
+        yield event("response.content_part.added", content_index=0, part={**part, "text": ""}, **at)
+        for piece in pieces:
+            yield event("response.output_text.delta", content_index=0, delta=piece, **at)
+        yield event("response.output_text.done", content_index=0, text=part["text"], **at)
+        yield event("response.content_part.done", content_index=0, part=part, **at)
+    yield event("response.output_item.done", output_index=place, item=item)
+
+
+def _responses_items(reply: Reply) -> list[Json]:
+    said = {"type": "output_text", "text": "".join(reply.pieces), "annotations": []}
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [said]}
+    called = [
+        {
+            "type": "function_call",
+            "id": f"fc_{call.id}",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": json.dumps(call.arguments),
+            "status": "completed",
+        }
+        for call in reply.calls
+    ]
+    return [*([message] if reply.pieces else []), *called]
+
+
+def _whole_responses(body: Json, reply: Reply) -> Json:
+    given, made = reply.usage or (0, 0)
+    return {
+        "id": "r1",
+        "object": "response",
+        "created_at": 0,
+        "model": body["model"],
+        "status": "incomplete" if reply.stop == "length" else "completed",
+        "incomplete_details": {"reason": "max_output_tokens"} if reply.stop == "length" else None,
+        "error": None,
+        "output": _responses_items(reply),
+        "usage": {
+            "input_tokens": given,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": made,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": given + made,
+        },
     }
 
 
@@ -311,11 +462,15 @@ def _anthropic_events(body: Json, reply: Reply) -> Iterator[str]:
         yield f"event: error\ndata: {json.dumps(_error('anthropic', reply))}\n\n"
     elif reply.then == "end":
         yield event("content_block_stop", index=0)
+        for index, call in enumerate(reply.calls, start=1):
+            block = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
+            arguments = {"type": "input_json_delta", "partial_json": json.dumps(call.arguments)}
+            yield event("content_block_start", index=index, content_block=block)
+            yield event("content_block_delta", index=index, delta=arguments)
+            yield event("content_block_stop", index=index)
         if reply.stop is not None:
-            stop = _STOPS["anthropic"].get(reply.stop, reply.stop)
-            yield event(
-                "message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage={"output_tokens": made}
-            )
+            stop = {"stop_reason": _stop("anthropic", reply), "stop_sequence": None}
+            yield event("message_delta", delta=stop, usage={"output_tokens": made})
             yield event("message_stop")
 
 
@@ -326,11 +481,26 @@ def _whole_anthropic(body: Json, reply: Reply) -> Json:
         "type": "message",
         "role": "assistant",
         "model": body["model"],
-        "content": [{"type": "text", "text": "".join(reply.pieces)}],
-        "stop_reason": _STOPS["anthropic"].get(reply.stop or "", reply.stop),
+        "content": [
+            {"type": "text", "text": "".join(reply.pieces)},
+            *({"type": "tool_use", "id": c.id, "name": c.name, "input": c.arguments} for c in reply.calls),
+        ],
+        "stop_reason": _stop("anthropic", reply),
         "stop_sequence": None,
         "usage": {"input_tokens": given, "output_tokens": made},
     }
+
+
+_WHOLE: Mapping[str, Callable[[Json, Reply], Json]] = {
+    "openai": _whole_openai,
+    "responses": _whole_responses,
+    "anthropic": _whole_anthropic,
+}
+_EVENTS: Mapping[str, Callable[[Json, Reply], Iterator[str]]] = {
+    "openai": _openai_events,
+    "responses": _responses_events,
+    "anthropic": _anthropic_events,
+}
 
 
 # ---------------------------------------------------------------------- what it is asked about

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import onefold
+from onefold.agents.hosting import Host
+from onefold.agents.spec import Agent, Agents
 from onefold.compaction.summarizers import Made, Material
 from onefold.model import Json, system_clock
 from onefold.server.app import create_app
@@ -16,6 +18,7 @@ from onefold.server.tokens import Tokens
 from tests.helpers import say
 from tests.page_story import POLICY, tell
 
+AGENT = Path(__file__).with_name("scripted_agent.py")
 LONGEST = 600
 """Seconds that a server lives at most: one serves all tests of a module."""
 
@@ -30,13 +33,15 @@ def serve(address: str, tokens: str, port: int = 0) -> None:
     """Serves a store until the test kills it."""
     signal.alarm(LONGEST)
     store = onefold.open(address, policy=POLICY, summarizer=shortly)
+    agent = Agent("scripted", (sys.executable, str(AGENT), "--state", f"{address}.state"))
+    host = Host(store, f"{address}.frames", Agents({agent.name: agent}))
     settings = Settings(port=port, summarizer=shortly, flush=0.02, rate=0, drain=0.5)
     known = Tokens(Path(tokens), environ={})
 
     def ready(url: str) -> None:
         say("ready", url=url, token=known.first() or "")
 
-    run(store, settings, lambda hub: create_app(store, settings, known, hub), ready)
+    run(store, settings, lambda hub: create_app(store, settings, known, hub, host), ready)
 
 
 def append(address: str, session: str, texts: list[str]) -> None:

@@ -24,6 +24,8 @@ TOKEN = "onefold-test-token-0123456789"
 class Served:
     """`onefold serve` on a store, with one token for everything."""
 
+    verb = "serve"
+
     def __init__(self, store: str, folder: Path, *options: str, port: int = 0, **environ: str) -> None:
         self.store = store
         self.log = folder / "serve.log"
@@ -58,7 +60,7 @@ class Served:
             **os.environ, "XDG_CONFIG_HOME": str(self._folder), "XDG_DATA_HOME": str(self._folder),
             "ONEFOLD_TOKEN": TOKEN, **self._environ,
         }  # fmt: skip
-        command = [sys.executable, "-m", "onefold", "serve", "--store", self.store, "--port", str(self.port)]
+        command = [sys.executable, "-m", "onefold", self.verb, "--store", self.store, "--port", str(self.port)]
         with self.log.open("a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [*command, *self._options], env=environ, stdout=subprocess.PIPE, stderr=log, text=True

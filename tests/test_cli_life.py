@@ -1094,6 +1094,30 @@ BODIES: list[tuple[str, Json, str]] = [
      "from now on it is compacted by its agent"),
     ("segment.opened", {"source": "observed", "by": "a hook", "tokens_before": 1, "tokens_after": 1},
      "its agent compacted by itself, seen by a hook; no cut is moved"),
+    ("segment.opened", {"source": "observed", "by": "acp", "witnesses": ["acp", "usage"], "tokens_before": 1,
+                        "tokens_after": 1},
+     "its agent compacted by itself, seen by acp and usage; no cut is moved"),
+    ("agent.started", {"agent": "hermes", "how": "new", "pid": 7},
+     "the agent hermes runs, with a session of its own that is new: process 7"),
+    ("agent.started", {"agent": "hermes", "how": "load", "pid": 7},
+     "the agent hermes runs, and has loaded its session: process 7"),
+    ("agent.ended", {"code": None, "signal": 9, "cause": "it was killed by SIGKILL"},
+     "the agent ended: it was killed by SIGKILL"),
+    ("question.asked", {"question": "q", "method": "session/request_permission", "params": {
+        "toolCall": {"toolCallId": "c", "title": "rm -r build"}, "options": [
+            {"optionId": "y", "name": "Allow once"}, {"optionId": "n", "name": "Deny"}]}},
+     "the agent asks: rm -r build (Allow once, Deny)"),
+    ("question.asked", {"question": "q", "method": "_own/thing", "params": {}},
+     "the agent asks the clients: _own/thing"),
+    ("question.settled", {"question": "q", "outcome": "withdrawn"}, "the agent's question was withdrawn"),
+    ("question.settled", {"question": "q", "outcome": "answered", "answer": {
+        "result": {"outcome": {"outcome": "selected", "optionId": "y"}}}},
+     "the agent's question was answered: y"),
+    ("question.settled", {"question": "q", "outcome": "answered", "answer": {"error": {"code": 1, "message": "no"}}},
+     "the agent's question was answered with an error: no"),
+    ("question.settled", {"question": "q", "outcome": "answered", "answer": {"result": None}},
+     "the agent's question was answered"),
+    ("input.taken", {"input": 4, "unqueued": True}, "the input #4 was taken back"),
     ("segment.opened", {"source": "restored", "restored": 1, "redo": 5, "cut": 1, "hidden": [[8, 8]],
                         "tokens_before": 10, "tokens_after": 4},
      "undone: #8 no longer counts, verbatim from #1 on; 10 → 4 tokens"),
@@ -1107,8 +1131,12 @@ def test_what_happens_in_a_life_is_told_in_words(kind: str, body: Json, expected
 
 @pytest.mark.parametrize("body", [None, [], 7, {}, {"numbers": 1}, {"was": []}, {"source": "restored", "hidden": 3}])
 @pytest.mark.parametrize(
-    "kind", ["turn.started", "turn.settled", "pin.added", "pin.removed", "note", "fork", "erased", "segment.opened"]
-)
+    "kind",
+    [
+        "turn.started", "turn.settled", "pin.added", "pin.removed", "note", "fork", "erased", "segment.opened",
+        "agent.started", "agent.ended", "question.asked", "question.settled", "input.taken",
+    ],
+)  # fmt: skip
 def test_a_record_that_makes_no_sense_is_still_shown(kind: str, body: Json) -> None:
     assert words(Record(1, "id", kind, 0.0, body)) is not None
 

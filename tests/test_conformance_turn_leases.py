@@ -14,6 +14,7 @@ from onefold.compaction.run import gather
 from onefold.journal import turns
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryLeases
+from onefold.journal.postgres.rows import PostgresLeases
 from onefold.journal.sqlite.rows import SqliteLeases
 from onefold.model import Held, Json, Lease, TurnClaim
 from proof.operations import talk
@@ -181,7 +182,7 @@ def break_turn_leases(
 
         return called
 
-    for leases in (SqliteLeases, MemoryLeases):
+    for leases in (SqliteLeases, PostgresLeases, MemoryLeases):
         for use in uses:
             monkeypatch.setattr(leases, use, standing_before(getattr(leases, use)))
 

@@ -21,6 +21,7 @@ import typer.main
 
 import onefold
 from onefold import errors, model
+from onefold.agents.book import Book
 from onefold.cli.app import app
 from onefold.journal import history, marks, turns
 from onefold.messages import draft
@@ -134,9 +135,9 @@ def _matches(printed: str, shown: str) -> bool:
 
 
 def test_every_command_on_the_pages_that_is_not_run_is_a_target_of_the_makefile() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
-    used = {name for page in PAGES for name in re.findall(r"\bmake ([a-z]+)\b(?=[`\s])", _code(page))}
+    used = {name for page in PAGES for name in re.findall(r"\bmake ([a-z-]+)\b(?=[`\s])", _code(page))}
 
     assert used
     assert used <= targets
@@ -337,12 +338,36 @@ def _every_record() -> list[Record]:
         fork = session.fork("branch", at=16, id="try-another-way")
         kept = store.session("kept-by-its-agent", keeper="agent")
         kept.append({"role": "user", "content": "Why does the build fail?"})
-        kept.observe("acp", ("usage fell from 90,000 to 4,000", "a line of its log"))
+        _agent(store, kept)
         kept.keep("onefold")
         before = list(session.read())
         session.erase(session.queue({"role": "user", "content": "My key is 1234."}))
         session.erase(2)
         return [*before, *session.read(), *fork.read(), *kept.read()]
+
+
+def _agent(store: onefold.Store, session: onefold.Session) -> None:
+    """One that asks something, compacts by itself, and ends."""
+    book = Book(store, session.id)
+    info = {"name": "OpenCode", "version": "1.18"}
+    command = ["opencode", "acp"]
+    started = {
+        "agent": "opencode",
+        "command": command,
+        "cwd": "/work",
+        "pid": 4711,
+        "how": "new",
+        "session": "ses_7f3a",
+    }
+    book.started({**started, "info": info})
+    options = [{"optionId": "once", "name": "Allow once", "kind": "allow_once"}]
+    asked = {"sessionId": "ses_7f3a", "toolCall": {"toolCallId": "call-1"}, "options": options}
+    book.asked("question-1", "session/request_permission", asked, None)
+    answer = {"result": {"outcome": {"outcome": "selected", "optionId": "once"}}}
+    book.answered("question-1", "answered", answer=answer, actor="ana")
+    book.finished("acp", ("acp", "usage"), act="acp:compaction-1", said="Ana asked why the build fails.")
+    book.unqueue(book.queue({"prompt": [{"type": "text", "text": "Never mind."}]}, actor="ana", key=None), actor="ana")
+    book.ended({"code": None, "signal": 9, "cause": "it was killed by SIGKILL"})
 
 
 _WHO = HolderId(host="laptop", pid=4711, thread="MainThread", agent="builder", nonce="9f2c")

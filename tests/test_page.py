@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,19 @@ def found_browser() -> str:
     return found
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+@contextmanager
+def launched() -> Iterator[Browser]:
     options = [*OPTIONS, "--no-sandbox"] if os.geteuid() == 0 else OPTIONS
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=found_browser(), args=options)
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with launched() as opened:
+        yield opened
 
 
 class Served:

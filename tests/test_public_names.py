@@ -200,5 +200,5 @@ def test_kinds_of_records_have_the_names_of_the_contract() -> None:
         "message", "segment.opened", "compaction.requested", "compaction.joined", "compaction.started",
         "compaction.committed", "compaction.failed", "compaction.cancelled", "compaction.superseded", "input.queued",
         "input.taken", "healed", "alias", "turn.started", "turn.settled", "pin.added", "pin.removed", "note", "fork",
-        "erased",
+        "erased", "agent.started", "agent.ended", "question.asked", "question.settled",
     }  # fmt: skip

@@ -19,6 +19,7 @@ from onefold.compaction.run import whoami
 from onefold.journal import history
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryLeases
+from onefold.journal.postgres.rows import PostgresLeases
 from onefold.journal.sqlite.rows import SqliteLeases
 from onefold.model import Claim, Held
 from tests.helpers import PATIENCE, Child, Clock, await_record, converse, counted, kinds, quick, together
@@ -78,7 +79,7 @@ class Faults:
     put_twice: threading.Event = field(default_factory=threading.Event)
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> Faults:
-        for leases in (SqliteLeases, MemoryLeases):
+        for leases in (SqliteLeases, PostgresLeases, MemoryLeases):
             for use in ("get", "put", "drop"):
                 monkeypatch.setattr(leases, use, self._standing_before(getattr(leases, use), use))
         return self

@@ -302,6 +302,10 @@ class Compactor:
 
         return self._store.journal.backend.read(look)
 
+    def wanted(self, idle: float, model: str | None = None) -> list[SessionState]:
+        """The sessions that upkeep would begin with now, the longest quiet first."""
+        return [s for s in self._quiet(idle, model) if s.open is None and self._due(s, model)]
+
     def _quiet(self, idle: float, model: str | None) -> list[SessionState]:
         """The sessions that upkeep is for, the longest quiet first."""
         now = self._store.journal.backend.read(lambda tx: tx.now)

@@ -38,6 +38,10 @@ FORK = "fork"
 ALIAS = "alias"
 HEALED = "healed"
 ERASED = "erased"
+AGENT_STARTED = "agent.started"
+AGENT_ENDED = "agent.ended"
+QUESTION_ASKED = "question.asked"
+QUESTION_SETTLED = "question.settled"
 
 MARKS = (PIN_ADDED, PIN_REMOVED, NOTE, ALIAS)
 """Kinds that are few and looked up together: what stands in every context, and other ids."""

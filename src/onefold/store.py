@@ -166,15 +166,24 @@ def open(
     ids: Ids = random_id,
     agent: str | None = None,
 ) -> Store:
-    """Opens a store: `agent.db` or `sqlite:PATH` for SQLite, `memory:` for tests."""
+    """Opens a store: `agent.db` or `sqlite:PATH` for SQLite, `postgresql://…` for a server, `memory:` for tests."""
     text = str(address)
     backend: Backend
     if text == "memory:":
         backend = MemoryBackend(clock=clock)
     elif text.startswith(("postgresql://", "postgres://")):
-        raise StoreError("PostgreSQL stores are not part of this version; use a file, such as agent.db")
+        backend = _postgres(text, create=create, clock=clock, ids=ids)
     elif text.startswith("files:") or text.endswith("/"):
         raise StoreError("stores of plain files are not part of this version; use a file, such as agent.db")
     else:
         backend = SqliteBackend(text.removeprefix("sqlite:"), create=create, clock=clock, ids=ids)
     return Store(backend, summarizer=summarizer, policy=policy, ids=ids, agent=agent)
+
+
+def _postgres(address: str, *, create: bool, clock: Clock, ids: Ids) -> Backend:
+    """A store on a server, whose own clock counts unless another one is passed in."""
+    try:
+        from onefold.journal.postgres import PostgresBackend
+    except ModuleNotFoundError as error:
+        raise StoreError(f"a PostgreSQL store needs {error.name}: pip install 'onefold[postgres]'") from error
+    return PostgresBackend(address, create=create, clock=None if clock is system_clock else clock, ids=ids)

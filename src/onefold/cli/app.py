@@ -23,6 +23,7 @@ from onefold.cli import (
     mcp,
     note,
     pin,
+    run,
     search,
     serve,
     sessions,
@@ -30,6 +31,7 @@ from onefold.cli import (
     token,
     undo,
     verify,
+    worker,
 )
 from onefold.cli.output import raw
 
@@ -92,6 +94,8 @@ app.command("backup")(backup.command)
 app.command("export")(export.command)
 app.command("import")(imports.command)
 app.command("mcp")(mcp.command)
+app.command("worker")(worker.command)
 app.command("serve")(serve.command)
+app.command("run")(run.command)
 app.command("attach")(attach.command)
 app.add_typer(token.app, name="token")

@@ -40,6 +40,9 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     history: Annotated[
         History, typer.Option("--history", help="Begin with the current segment, with everything, or with what comes.")
     ] = "segment",
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Join its agent's room: speak ACP here, for an editor.")
+    ] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -50,6 +53,9 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     a server that is cut is taken up again where it was, without a gap or a repeat. With --json, one object a line. If
     the session is deleted meanwhile, the exit code is 1; if it cannot be followed at all, 2.
 
+    With --stdio it joins the room of an agent that a server runs: the Agent Client Protocol on standard input and
+    output, so that an editor which starts a command shares the agent with everybody else.
+
     \b
     Examples:
       onefold attach my-session --history none
@@ -58,6 +64,13 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     server = url or (None if store is not None else os.environ.get("ONEFOLD_URL"))
     if url is not None and store is not None:
         raise WrongUse("--url and --store name two places; give one of them")
+    if stdio:
+        from onefold.cli.stdio import bridge
+
+        if server is None:
+            raise WrongUse("--stdio joins a server that runs the agent; name it with --url or ONEFOLD_URL")
+        bridge(server, token or os.environ.get("ONEFOLD_TOKEN") or None, session)
+        return
     out = Screen(json=json)
     try:
         if server is not None:

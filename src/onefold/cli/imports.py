@@ -1,4 +1,7 @@
-"""`onefold import`: takes in what `onefold export` wrote, under the same numbers, ids, keys and times."""
+"""`onefold import`: takes in what `onefold export` wrote, under the same numbers, ids, keys and times.
+
+What another program left is taken in by `brought`.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from typing import Annotated
 
 import typer
 
+from onefold.cli import brought
 from onefold.cli.exported import Exported, Unreadable, exported
-from onefold.cli.options import JsonOption, open_store
+from onefold.cli.options import JsonOption, WrongUse, open_store
 from onefold.cli.output import as_json, console, count, line_on_stderr, plain, safe, say
 from onefold.errors import Moved, OnefoldError, SessionNotFound, StoreError
 from onefold.journal.contract import Journal
@@ -38,8 +42,17 @@ class Result:
 
 
 def command(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The file, or - for stdin.", show_default=False)],
+    file: Annotated[
+        str,
+        typer.Argument(metavar="PATH", help="An export, - for stdin, or another program's store.", show_default=False),
+    ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would do, and write nothing.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", metavar="ID", help="Of another program: only this session. Again for more.", show_default=False
+        ),
+    ] = None,
     store: Annotated[
         str | None,
         typer.Option(
@@ -52,19 +65,29 @@ def command(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Takes in the sessions that `onefold export` wrote.
+    """Takes in sessions: those that `onefold export` wrote, or those of another program.
 
-    Prints how many records were new and how many were there already. Numbers, ids, keys and times stay as they are;
-    parents come before their forks, whatever the order in the file. If it was cut short, the same command again goes on
-    where it stopped; once all is there it changes nothing. A session that is another one here is refused from the
-    first record that differs on, and the others go on. A line that is torn or makes no sense is named by its number.
-    The exit code is 1 if anything was refused or left out, and 2 if the file is not such an export.
+    It knows the stores of Hermes Agent, OpenCode and OpenViking by what lies there, and only reads them. A line of
+    sessions that compactions made is one session here, with its summaries; every old id finds it. Run it again and it
+    takes in what is new.
+
+    Of an export it prints how many records were new and how many were there already. Numbers, ids, keys and times stay
+    as they are; parents come before their forks, whatever the order in the file. If it was cut short, the same command
+    again goes on where it stopped; once all is there it changes nothing. A session that is another one here is
+    refused from the first record that differs on, and the others go on. A line that is torn or makes no sense is named
+    by its number. The exit code is 1 if anything was refused or lost, and 2 if PATH is neither.
 
     \b
     Examples:
       onefold import everything.jsonl --into new.db
       ssh elsewhere onefold export --all | onefold import -
+      onefold import ~/.hermes/state.db --dry-run
     """
+    if (found := brought.recognised(file)) is not None:
+        brought.bring(found, store, only or (), dry_run=dry_run, json=json)
+        return
+    if only:
+        raise WrongUse("--only names a session of another program; an export is taken in whole")
     with open_store(store) as opened, exported(file) as source:
         with _progress(source.records, quiet=json) as seen:
             results = [*_sessions(opened.journal, source, seen, dry_run=dry_run)]

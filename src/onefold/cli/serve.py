@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import onefold
 from onefold.cli.compact import chosen_summarizer
-from onefold.cli.options import StoreOption, WrongUse, default_store, locate, open_store
+from onefold.cli.options import StoreOption, WrongUse, default_store, locate, open_store, settings
 from onefold.cli.output import finish, safe, say
 from onefold.cli.token import TokensOption, tokens_path
 from onefold.store import Store
+
+if TYPE_CHECKING:
+    from onefold.agents.hosting import Host
 
 
 def command(  # noqa: PLR0917  a parameter here is an option there
@@ -100,7 +103,18 @@ def command(  # noqa: PLR0917  a parameter here is an option there
             say("this link is shown once; `onefold token` makes more")
         finish()
 
-    serve(opened, chosen, lambda hub: create_app(opened, chosen, known, hub), ready)
+    rooms = _rooms(opened, store)
+    serve(opened, chosen, lambda hub: create_app(opened, chosen, known, hub, rooms), ready)
+
+
+def _rooms(opened: Store, given: str | None) -> Host | None:
+    """The agents' host, where the config file names agents or there were rooms before."""
+    from onefold.agents.hosting import Host, frames_path
+    from onefold.agents.spec import agents
+
+    known = agents(settings())
+    path = frames_path(locate(given), default_store().parent)
+    return Host(opened, path, known) if known.known or path.exists() else None
 
 
 def opened_store(given: str | None) -> Store:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from onefold.cli.output import ago, clock_time, count, listed
 from onefold.messages import FORMATS, encode
 from onefold.model import (
+    AGENT_ENDED,
+    AGENT_STARTED,
     ALIAS,
     CANCELLED,
     COMMITTED,
@@ -21,6 +23,8 @@ from onefold.model import (
     NOTE,
     PIN_ADDED,
     PIN_REMOVED,
+    QUESTION_ASKED,
+    QUESTION_SETTLED,
     REQUESTED,
     SEGMENT_OPENED,
     STARTED,
@@ -31,6 +35,8 @@ from onefold.model import (
     OpenTurn,
     Record,
 )
+
+PERMISSION = "session/request_permission"
 
 
 def said(record: Record) -> str:
@@ -119,7 +125,7 @@ def _segment(record: Record, body: Json) -> str:
         case "kept":
             return f"from now on it is compacted by {'its agent' if body.get('keeper') == 'agent' else 'onefold'}"
         case "observed":
-            return f"its agent compacted by itself, seen by {body['by']}; no cut is moved"
+            return f"its agent compacted by itself, seen by {_seen_by(body)}; no cut is moved"
     by = f" (by {body['by']})" if body.get("by") else ""
     return f"everything before #{body['cut']} is a summary now{by}{kept}; {sizes}"
 
@@ -135,6 +141,8 @@ def _restored(record: Record, body: Json) -> str:
 def _taken(record: Record, body: Json) -> str:
     if body.get("erased"):
         return f"the input #{body['input']} was erased, so nobody takes it"
+    if body.get("unqueued"):
+        return f"the input #{body['input']} was taken back{_by(record)}"
     return f"the input #{body['input']} is taken; it is the next message"
 
 
@@ -184,6 +192,46 @@ def _healed(record: Record, body: Json) -> str:
     return f"{count(len(body['findings']), 'derived row')} mended: {listed(f['what'] for f in body['findings'])}"
 
 
+def _seen_by(body: Json) -> str:
+    """The strongest witness first, which is the source, and the others."""
+    others = [w for w in body.get("witnesses") or () if w != body["by"]]
+    return f"{body['by']} and {listed(others)}" if others else str(body["by"])
+
+
+_HOW = {
+    "new": "with a session of its own that is new",
+    "resume": "and has taken its session up again",
+    "load": "and has loaded its session",
+    "handover": "anew; the next prompt tells it what was said",
+}
+
+
+def _agent_started(record: Record, body: Json) -> str:
+    return f"the agent {body['agent']} runs, {_HOW.get(body['how'], body['how'])}: process {body['pid']}"
+
+
+def _agent_ended(record: Record, body: Json) -> str:
+    return f"the agent ended: {body['cause']}"
+
+
+def _asked(record: Record, body: Json) -> str:
+    if body["method"] != PERMISSION:
+        return f"the agent asks the clients: {body['method']}"
+    options = listed(str(o["name"]) for o in body["params"]["options"])
+    return f"the agent asks: {body['params']['toolCall'].get('title') or 'may it go on?'} ({options})"
+
+
+def _settled(record: Record, body: Json) -> str:
+    if body["outcome"] != "answered":
+        return f"the agent's question was {body['outcome']}{_by(record)}"
+    said = body["answer"]
+    if "error" in said:
+        return f"the agent's question was answered with an error{_by(record)}: {said['error'].get('message')}"
+    chosen = said["result"].get("outcome") if isinstance(said.get("result"), dict) else None
+    option = chosen.get("optionId") or chosen.get("outcome") if isinstance(chosen, dict) else None
+    return f"the agent's question was answered{_by(record)}" + (f": {option}" if option else "")
+
+
 _WORDS: dict[str, Callable[[Record, Json], str]] = {
     REQUESTED: _requested,
     JOINED: _joined,
@@ -203,4 +251,8 @@ _WORDS: dict[str, Callable[[Record, Json], str]] = {
     ERASED: _erased,
     ALIAS: _alias,
     HEALED: _healed,
+    AGENT_STARTED: _agent_started,
+    AGENT_ENDED: _agent_ended,
+    QUESTION_ASKED: _asked,
+    QUESTION_SETTLED: _settled,
 }

@@ -24,6 +24,7 @@ from onefold.compaction.summarizers import Material, Summarizer, budget, call
 from onefold.errors import CommitRefused, CompactionDisabled, OnefoldError, SummarizerFailed
 from onefold.journal import turns, view
 from onefold.journal.contract import Journal, segment
+from onefold.journal.history import has_agent
 from onefold.journal.reading import Pause
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
@@ -112,6 +113,10 @@ class Attempt:
 
     def over(self) -> bool:
         return self._over.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Waits for its end; False if that did not come in time."""
+        return self._over.wait(seconds)
 
     def hand_back(self, why: str) -> None:
         """Gives the claim back at once, for the next one to take; whatever the summarizer still makes is dropped."""
@@ -283,6 +288,8 @@ class Call:
         self._follow_up = follow_up
         self._asked: Requested | None = None
         self._own: Attempt | None = None
+        self._by_agent = False
+        """The session's agent compacts it: it is asked by whoever runs it, and this caller only waits."""
 
     def step(self) -> CompactResult | Pause:
         """Does what there is to do now, and says how it ended, or what to wait for before the next step."""
@@ -299,7 +306,10 @@ class Call:
             if not current.open:
                 return self._result(current, asked)
             until = self._deadline
-            if self._own is None or self._own.over():
+            if self._by_agent:
+                if time.monotonic() >= until and current.state == "requested" and self._seconds > 0:
+                    raise self._nobody_runs_it(asked)
+            elif self._own is None or self._own.over():
                 held = journal.claimable(session, id)
                 if held is None:
                     who = whoami(self._agent)
@@ -314,6 +324,14 @@ class Call:
             if time.monotonic() >= self._deadline:
                 return self._result(current, asked)
             return Pause(version, until)
+
+    def _nobody_runs_it(self, asked: Requested) -> CompactionDisabled:
+        if asked.outcome == "opened" and asked.compaction is not None:
+            self._journal.cancel(self.session, asked.compaction.id, actor=self._agent)
+        return CompactionDisabled(
+            f"session {self.session!r} is compacted by its agent, which did not take the request; look whether "
+            "`onefold run` still runs it, or call keep('onefold') first"
+        )
 
     def stands(self) -> CompactResult:
         """How it stands after its first step, for a caller that does not wait for its end."""
@@ -333,7 +351,8 @@ class Call:
             raise CompactionDisabled(
                 f"session {session!r}: compaction is switched off by this program's policy (enabled=False)"
             )
-        if journal.backend.read(lambda tx: segment(tx, session, known(tx, session).head)).keeper != "onefold":
+        self._by_agent, runs = journal.backend.read(partial(_agent_of, session))
+        if self._by_agent and not runs:
             raise CompactionDisabled(
                 f"session {session!r} is compacted by its agent; ask the agent, or call keep('onefold') first"
             )
@@ -484,3 +503,10 @@ def _ledger(
 
 def _leads(record: Record) -> bool:
     return record.header is not None and record.header.role in LEADING
+
+
+def _agent_of(session: str, tx: Transaction) -> tuple[bool, bool]:
+    """Whether a session's agent compacts it, and whether that agent runs."""
+    state = known(tx, session)
+    by_agent = segment(tx, session, state.head).keeper != "onefold"
+    return by_agent, by_agent and has_agent(tx, state)

@@ -76,7 +76,7 @@ def recognises(connection: apsw.Connection) -> str | None:
 
 @readable
 def examine(connection: apsw.Connection, *, now: float, progress: Progress) -> Iterator[Finding]:
-    markers = _markers(connection)
+    markers = find_markers(connection)
     told = [text(id) for (id,) in _ask(connection, "sessions_with_summaries")]
     sessions = sorted({*markers, *(id for id in told if id is not None)})
     steps = len(sessions) + 3
@@ -98,7 +98,7 @@ def _ask(connection: apsw.Connection, query: str, *bindings: Json) -> apsw.Curso
     return connection.execute(statements("opencode.sql")[query], bindings)
 
 
-def _markers(connection: apsw.Connection) -> dict[str, dict[str, Marker]]:
+def find_markers(connection: apsw.Connection) -> dict[str, dict[str, Marker]]:
     """By session and by message."""
     found: dict[str, dict[str, Marker]] = {}
     for part, message, session, data in _ask(connection, "parts_like_markers"):
@@ -108,7 +108,7 @@ def _markers(connection: apsw.Connection) -> dict[str, dict[str, Marker]]:
     return found
 
 
-def _message(id: str, data: object) -> Message:
+def as_message(id: str, data: object) -> Message:
     value = parsed_object(data)
     time = value.get("time")
     times = time if isinstance(time, dict) else {}
@@ -133,7 +133,7 @@ class _Session:
     def __init__(self, connection: apsw.Connection, id: str, markers: Mapping[str, Marker]) -> None:
         self.connection = connection
         self.id = id
-        found = (_message(id, data) for id, data in _ask(connection, "messages", id) if isinstance(id, str))
+        found = (as_message(id, data) for id, data in _ask(connection, "messages", id) if isinstance(id, str))
         self.messages = sorted(found, key=lambda m: m.place)
         self.by_id = {m.id: m for m in self.messages}
         self.markers = {id: marker for id, marker in markers.items() if id in self.by_id}
@@ -357,7 +357,7 @@ def _without_parts(connection: apsw.Connection) -> Iterator[Finding]:
     for id, session, data in _ask(connection, "without_parts"):
         if not isinstance(id, str) or not isinstance(session, str):
             continue
-        message = _message(id, data)
+        message = as_message(id, data)
         where = f"session {session}, message {id}"
         facts = {"session": session, "message": id}
         if message.role == "user":

@@ -270,16 +270,26 @@ class Journal:
         return self.backend.write(session, work)
 
     def claim_next(self, who: HolderId, *, lease: float = 60.0, life: float = 600.0) -> Claim | None:
-        """Takes any open compaction of any session, the longest waiting first."""
-        for waiting in self.backend.read(lambda tx: tx.compactions(None, open_only=True)):
+        """Takes any open compaction of any session that onefold keeps, the longest waiting first. Those that somebody
+        holds, or that wait, are only looked at: who finds nothing to do writes nothing."""
+        for waiting in self.backend.read(self._claimable_ones):
             try:
-                claimed = self.claim(waiting.session, who, lease=lease, life=life)
+                claimed = self.claim(waiting.session, who, lease=lease, life=life, compaction=waiting.id)
             except (SessionNotFound, StoreDamaged) as error:
                 log.warning("session %r is passed over: %s", waiting.session, error)
                 continue
             if isinstance(claimed, Claim):
                 return claimed
         return None
+
+    def _claimable_ones(self, tx: Transaction) -> list[Compaction]:
+        found = []
+        for waiting in tx.compactions(None, open_only=True):
+            base = tx.segment(waiting.session, waiting.base)
+            kept = base is None or base.keeper == "onefold"  # else its agent compacts it
+            if kept and (self._dead_last_attempt(tx, waiting) or self._held(tx, waiting) is None):
+                found.append(waiting)
+        return found
 
     def claimable(self, session: str, compaction: str) -> Held | None:
         """What a claim would be answered, without writing: None if it is worth trying."""

@@ -8,30 +8,38 @@ back, and whatever is open on the old head is settled in the same transaction.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+from dataclasses import asdict, replace
 
-from onefold.errors import Moved, OnefoldError
+from onefold.errors import Moved, OnefoldError, StoreDamaged
 from onefold.journal import fold, view
 from onefold.journal.contract import Journal, segment
 from onefold.journal.fold import boundary
-from onefold.journal.refusals import known_word
+from onefold.journal.refusals import check_name, conflict, known_word
 from onefold.journal.seam import Transaction
 from onefold.journal.turns import close
 from onefold.journal.view import known
 from onefold.model import (
+    AGENT_ENDED,
+    AGENT_STARTED,
     COMMITTED,
     FORK,
     SEGMENT_OPENED,
+    STARTED,
     TURN_STARTED,
+    Claim,
     ForkKind,
+    HolderId,
     Json,
     Keeper,
+    Lease,
     Ranges,
     Segment,
     SessionState,
 )
 
 _PAGE = 500
+_LOOKED_AT = 20_000
 
 
 def restore(journal: Journal, session: str, to: int, *, expect_head: int, seen: int | None = None) -> Segment:
@@ -154,30 +162,96 @@ def keep(journal: Journal, session: str, keeper: Keeper) -> Segment:
     return journal.backend.write(session, work)
 
 
-def observe(journal: Journal, session: str, *, source: str, witnesses: tuple[str, ...] = ()) -> Segment:
+def watch(journal: Journal, session: str, who: HolderId, *, life: float) -> Claim:
+    """Notes that the agent has begun to compact by itself, for as long as `life` at most; `observe` or `fail` ends it.
+
+    If a compaction is open, this is it, and whoever worked on it comes late: the agent itself is at it now.
+    """
+
+    def work(tx: Transaction) -> Claim:
+        state = known(tx, session)
+        _kept_by_agent(tx, state)
+        if state.open is None:
+            state = journal.ask(tx, state, "observed", attempts=1)
+        current = tx.compaction(session, state.open or "")
+        if current is None:
+            raise StoreDamaged(
+                f"session {session!r}: its open compaction {state.open!r} has no row; run `onefold verify`"
+            )
+        body = {"compaction": current.id, "base": current.base, "life": life, "holder": asdict(who)}
+        state = journal.add(tx, state, journal.draft(STARTED, body))
+        tx.put_session(state)
+        until = tx.now + life
+        journal.leases.put(tx, session, Lease(current.id, state.last, until, life))
+        return Claim(
+            session, current.id, state.last, current.base, current.attempts + 1, current.attempts_allowed, life, life,
+            until, os.getpid(),
+        )  # fmt: skip
+
+    return journal.backend.write(session, work)
+
+
+def observe(
+    journal: Journal,
+    session: str,
+    *,
+    source: str,
+    witnesses: tuple[str, ...] = (),
+    key: str | None = None,
+    said: str | None = None,
+) -> Segment:
     """Notes that the agent compacted by itself: a mark and a new segment, which moves no cut and hides nothing.
 
-    If a compaction is open, this is it; else it is one that nobody here asked for.
+    If a compaction is open, this is it; else it is one that nobody here asked for. `said` is the summary as the agent
+    told it, for people to read. The same key again is the same one.
     """
+    if key is not None:
+        check_name("key", key)
 
     def work(tx: Transaction) -> Segment:
         state = known(tx, session)
-        head = segment(tx, session, state.head)
-        if head.keeper != "agent":
-            raise OnefoldError(
-                f"session {session!r} is compacted by onefold, so what an agent does by itself is no boundary of it; "
-                "call keep('agent') first"
-            )
+        if key is not None and (use := tx.key(session, key)) is not None:
+            before = tx.record(session, use.first)
+            done = before.body.get("segment") if before is not None and before.kind == COMMITTED else None
+            if done is None:
+                raise conflict(session, key, use)
+            return segment(tx, session, done)
+        head = _kept_by_agent(tx, state)
         if state.open is None:
             state = journal.ask(tx, state, "observed")
         id = state.open or ""
         done = {"compaction": id, "fence": 0, "segment": state.last + 2}  # no claim's: whoever has one comes late
-        state = journal.add(tx, state, journal.draft(COMMITTED, done))
+        state = journal.add(tx, state, journal.draft(COMMITTED, done, key=key))
         journal.leases.drop(tx, session)
-        seen = {"compaction": id, "by": source, "witnesses": list(witnesses)}
+        seen: dict[str, Json] = {"compaction": id, "by": source, "witnesses": list(witnesses)}
+        if said is not None:
+            seen["said"] = said
         return _open(journal, tx, state, head, head.hidden, source="observed", **seen)
 
     return journal.backend.write(session, work)
+
+
+def has_agent(tx: Transaction, state: SessionState) -> bool:
+    """Whether an agent was started in this session and has not ended, as far as the journal knows."""
+    stop = state.last + 1
+    first = max(state.forked_at, state.last - _LOOKED_AT)
+    while stop > first + 1:
+        start = max(first + 1, stop - _PAGE)
+        for record in reversed(tx.records(state.id, start, stop, _PAGE)):
+            if record.kind in (AGENT_STARTED, AGENT_ENDED):
+                return record.kind == AGENT_STARTED
+        stop = start
+    return False
+
+
+def _kept_by_agent(tx: Transaction, state: SessionState) -> Segment:
+    head = segment(tx, state.id, state.head)
+    if head.keeper != "agent":
+        raise OnefoldError(
+            f"session {state.id!r} is compacted by onefold, so what an agent does by itself is no boundary of it; "
+            "call keep('agent') first"
+        )
+    return head
 
 
 # ---------------------------------------------------------------------- the rules' small parts

@@ -193,12 +193,17 @@ def _copies(tx: Transaction, state: SessionState, number: int) -> list[int]:
     """An input and the message it became are the same content."""
     numbers = {number}
     record, before = tx.record(state.id, number), tx.record(state.id, number - 1)
-    if before is not None and before.kind == INPUT_TAKEN and not before.body.get("erased"):
+    if before is not None and before.kind == INPUT_TAKEN and not _by_nobody(before):
         numbers.add(before.body["input"])
     waited = _what(record) == INPUT_QUEUED
-    if waited and (taken := _taken(tx, state, number)) is not None and not taken.body.get("erased"):
+    if waited and (taken := _taken(tx, state, number)) is not None and not _by_nobody(taken):
         numbers.add(taken.number + 1)
     return sorted(numbers)
+
+
+def _by_nobody(taken: Record) -> bool:
+    """Whether an input was erased or taken back before a turn had it: then the next record is not its message."""
+    return bool(taken.body.get("erased") or taken.body.get("unqueued"))
 
 
 def _what(record: Record | None) -> Json:

@@ -113,6 +113,19 @@ def stop(journal: Journal, session: str, *, cause: str | None = None, actor: str
     return journal.backend.write(session, work)
 
 
+def interrupt(journal: Journal, session: str, number: int, *, cause: str) -> bool:
+    """Ends the turn that began at this record, whose writer is known to be gone: nobody need wait for its lease."""
+
+    def work(tx: Transaction) -> bool:
+        state = known(tx, session)
+        if state.turn != number:
+            return False
+        tx.put_session(close(journal, tx, state, "interrupted", cause))
+        return True
+
+    return journal.backend.write(session, work)
+
+
 def current(journal: Journal, session: str) -> OpenTurn | None:
     """The turn that is open, and until when its writer is left alone."""
     return journal.backend.read(lambda tx: opened(journal, tx, known(tx, session)))
@@ -191,8 +204,10 @@ def queue(journal: Journal, session: str, message: Draft, *, key: str | None = N
     return journal.append(session, [message._replace(kind=INPUT_QUEUED)], key=key).numbers[0]
 
 
-def take(journal: Journal, session: str, *, turn: TurnClaim | None = None, key: str | None = None) -> Record | None:
-    """Takes the oldest input that waits, as a message of this session. Nobody else gets the same one."""
+def take(
+    journal: Journal, session: str, *, turn: TurnClaim | None = None, key: str | None = None, number: int | None = None
+) -> Record | None:
+    """Takes the oldest input that waits, or this one, as a message of this session. Nobody else gets the same one."""
     if turn is not None:
         own(turn)
     if key is not None:
@@ -207,12 +222,12 @@ def take(journal: Journal, session: str, *, turn: TurnClaim | None = None, key: 
             return tx.record(session, use.first + 1)
         if turn is not None and state.turn != turn.number:
             raise lost(tx, turn)
-        number = tx.next_input(session)
-        queued = tx.record(session, number) if number is not None else None
+        chosen = tx.next_input(session) if number is None else number if number in tx.inputs(session) else None
+        queued = tx.record(session, chosen) if chosen is not None else None
         if queued is None:
             return None
         within = turn.id if turn is not None else None
-        state = journal.add(tx, state, journal.draft(INPUT_TAKEN, {"input": number}, turn=within, key=key))
+        state = journal.add(tx, state, journal.draft(INPUT_TAKEN, {"input": chosen}, turn=within, key=key))
         message = Draft(
             journal.new_id(), MESSAGE, queued.body, encode(queued.body), queued.format, queued.header, turn=within,
             actor=queued.actor,
@@ -220,5 +235,19 @@ def take(journal: Journal, session: str, *, turn: TurnClaim | None = None, key: 
         state = journal.add(tx, state, message)
         tx.put_session(state)
         return tx.record(session, state.last)
+
+    return journal.backend.write(session, work)
+
+
+def unqueue(journal: Journal, session: str, number: int, *, actor: str | None = None) -> bool:
+    """Takes an input back that waits. False if a turn has taken it, or somebody else took it back."""
+
+    def work(tx: Transaction) -> bool:
+        if number not in tx.inputs(session):
+            return False
+        state = known(tx, session)
+        body = {"input": number, "unqueued": True}
+        tx.put_session(journal.add(tx, state, journal.draft(INPUT_TAKEN, body, actor=actor)))
+        return True
 
     return journal.backend.write(session, work)

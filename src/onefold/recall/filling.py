@@ -158,6 +158,8 @@ def _take_in(entries: Entries, mark: Mark, page: Iterable[Record]) -> None:
         if record.kind == ERASED and "numbers" in record.body:
             gone |= {*record.body["numbers"], *record.body["summaries"]}
         elif record.kind == INPUT_TAKEN:
+            if record.body.get("unqueued"):
+                continue
             repeated.add(record.body["input"])  # the message that follows says the same
         elif said := searched(record):
             new[record.number] = record.at, spaced(said)

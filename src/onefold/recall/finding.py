@@ -178,7 +178,7 @@ def _begins(tx: Transaction, session: str, of: Segment) -> int:
 
 
 def _index(backend: Backend) -> Index | None:
-    if backend.address == "memory:":
+    if backend.address == "memory:" or "://" in backend.address:  # no file to keep an index beside
         with _one:
             return _in_memory.setdefault(backend, Index(None, backend.incarnation))
     path = Path(backend.address).absolute()

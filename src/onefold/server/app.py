@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -15,13 +16,14 @@ from fastapi.openapi.utils import get_openapi
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from onefold.server import acting, metrics, reading
+from onefold.agents.hosting import Host
+from onefold.server import acting, metrics, reading, rooms
 from onefold.server.acting import Compacting
 from onefold.server.errors import error_schema, install
 from onefold.server.guard import SCOPE_OF, Guard
 from onefold.server.live import Hub
 from onefold.server.settings import Settings
-from onefold.server.snapshot import Desk
+from onefold.server.snapshot import Desk, known, snapshot
 from onefold.server.static import FILES, page
 from onefold.server.tokens import Tokens
 from onefold.store import Store
@@ -34,19 +36,25 @@ _ABOUT = (
 )
 
 
-def create_app(store: Store, settings: Settings, tokens: Tokens, hub: Hub | None = None) -> ASGIApp:
-    """The ASGI app on one open store. It begins and ends the hub; closing the store is its opener's."""
-    return Guard(api(store, settings, hub or Hub(store, settings)), settings, tokens)
+def create_app(
+    store: Store, settings: Settings, tokens: Tokens, hub: Hub | None = None, host: Host | None = None
+) -> ASGIApp:
+    """The ASGI app on one open store. It begins and ends the hub, and the agents' host if there is one; closing the
+    store is its opener's."""
+    return Guard(api(store, settings, hub or Hub(store, settings), host), settings, tokens)
 
 
-def api(store: Store, settings: Settings, hub: Hub) -> FastAPI:
+def api(store: Store, settings: Settings, hub: Hub, host: Host | None = None) -> FastAPI:
     """What is inside the guard."""
-    desk = Desk(store, settings, hub)
+    desk = Desk(store, settings, hub, host)
     compacting = Compacting(desk)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         hub.start()
+        if host is not None:
+            host.snapshots = partial(_described_to_clients, desk)
+            host.start()
         ends = threading.Event()
         warming = asyncio.create_task(run_in_threadpool(desk.warm, ends))
         yield
@@ -55,6 +63,8 @@ def api(store: Store, settings: Settings, hub: Hub) -> FastAPI:
             if isinstance(error, Exception):
                 log.warning("the list could not be made ready: %s", error)
         await hub.close()
+        if host is not None:
+            await host.close()
         await run_in_threadpool(compacting.close)
 
     app = FastAPI(
@@ -68,11 +78,21 @@ def api(store: Store, settings: Settings, hub: Hub) -> FastAPI:
     )
     app.state.desk, app.state.compacting = desk, compacting
     install(app)
-    app.router.routes += [*reading.router.routes, *acting.router.routes]  # as they are: an inclusion makes them anew
-    app.router.routes += [*hub.routes(), *metrics.routes(hub)]
+    app.router.routes += [
+        *reading.router.routes,
+        *acting.router.routes,
+        *rooms.router.routes,
+    ]  # as they are: an inclusion makes them anew
+    app.router.routes += [*hub.routes(), *metrics.routes(hub), *(rooms.routes(host) if host is not None else ())]
     app.router.routes += [Route(path, page, include_in_schema=False) for path in FILES]
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
     return app
+
+
+def _described_to_clients(desk: Desk, session: str) -> dict[str, Any]:
+    """A session as those are told who attach to its room."""
+    found = desk.store.journal.backend.read(lambda tx: snapshot(desk, tx, known(tx, session)))
+    return dict(found)
 
 
 def _described(app: FastAPI) -> dict[str, Any]:

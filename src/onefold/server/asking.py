@@ -108,6 +108,21 @@ class CompactBody(Body):
     )
 
 
+class PromptBody(Body):
+    text: Annotated[str, Field(min_length=1, max_length=1_000_000)]
+    key: Name | None = Field(default=None, description="The same key again is the same prompt.")
+    steer: bool = Field(default=False, description="Ends the turn that runs, and comes before all that waits.")
+
+
+class UnqueueBody(Body):
+    input: Number = Field(description="The number of the prompt that waits.")
+
+
+class AnswerBody(Body):
+    question: Name
+    answer: Any = Field(description="What the agent gets as the result of its question.")
+
+
 class VerifyBody(Body):
     fix: bool = False
 

@@ -33,9 +33,9 @@ logger = logging.getLogger("onefold.server")
 
 _READ = (
     "sessions", "attach", "records", "context", "segments", "expand", "compactions", "ledger", "curve", "search",
-    "export", "verify", "events", "live",
+    "export", "verify", "events", "live", "rooms",
 )  # fmt: skip
-_WRITE = ("append", "note", "pin", "unpin", "undo", "redo", "fork")
+_WRITE = ("append", "note", "pin", "unpin", "undo", "redo", "fork", "prompt", "unqueue", "stop", "answer")
 SCOPE_OF: dict[tuple[str, str], Scope | None] = {
     **{("GET", f"/api/{name}"): "read" for name in _READ},
     **{("POST", f"/api/{name}"): "write" for name in _WRITE},
@@ -44,13 +44,14 @@ SCOPE_OF: dict[tuple[str, str], Scope | None] = {
     ("POST", "/api/verify"): "admin",
     ("GET", "/debug/sessions"): "admin",
     ("GET", "/metrics"): "read",
+    ("GET", "/acp"): "read",
     ("GET", "/"): None,
 }
 """What a token must have for a method and a path. None: any token will do."""
 
 OPEN = frozenset({b"/healthz", b"/readyz"})
 """What is answered without a token."""
-STREAMS = frozenset({"/api/events", "/api/live"})
+STREAMS = frozenset({"/api/events", "/api/live", "/acp"})
 """What stays open: counted for each token, and ended when the token is revoked."""
 _COOKIE_LIFE = 30 * 86_400
 _LARGE = 256 << 10
@@ -145,7 +146,7 @@ class Guard:
         if peer != head.peer:
             let_in["client"] = (peer, 0)
         if head.websocket:
-            receive = self._counted(receive)
+            receive = self._counted(receive, self._settings.max_frame if path == "/acp" else self._settings.max_body)
         elif head.has_body:
             receive = await self._with_body(receive, head)
         if path in STREAMS:
@@ -242,9 +243,7 @@ class Guard:
 
         return given
 
-    def _counted(self, receive: Receive) -> Receive:
-        most = self._settings.max_body
-
+    def _counted(self, receive: Receive, most: int) -> Receive:
         async def counted() -> Message:
             message = await receive()
             if len(message.get("bytes") or b"") + len(message.get("text") or "") > most:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from onefold.journal.seam import Transaction
+from onefold.metrics import Counts
 from onefold.model import (
     CANCELLED,
     COMMITTED,
@@ -24,7 +25,6 @@ from onefold.model import (
     Record,
     SessionState,
 )
-from onefold.server.metrics import Counts
 from onefold.store import Store
 
 log = logging.getLogger("onefold.server")

@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,9 @@ import uvicorn
 
 from onefold.errors import OnefoldError
 from onefold.messages import encode
+from onefold.metrics import Counts
 from onefold.server.connections import bounded
 from onefold.server.live import Hub
-from onefold.server.metrics import Counts
 from onefold.server.settings import Settings
 from onefold.store import Store
 
@@ -46,8 +46,15 @@ class CertificateUnusable(OnefoldError):
     """TLS was asked for, and its files are of no use."""
 
 
-def serve(store: Store, settings: Settings, app: Callable[[Hub], ASGIApp], ready: Callable[[str], None]) -> None:
-    """Serves until a signal comes, then drains and closes the store. `ready` gets the address once it listens."""
+def serve(
+    store: Store,
+    settings: Settings,
+    app: Callable[[Hub], ASGIApp],
+    ready: Callable[[str], None],
+    begin: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
+) -> None:
+    """Serves until a signal comes, then drains and closes the store. `ready` gets the address once it listens; `begin`
+    is awaited before that, in the event loop, and gets a way to end the server."""
     hub = Hub(store, settings)
     make_room(settings.max_connections)
     try:
@@ -62,13 +69,16 @@ def serve(store: Store, settings: Settings, app: Callable[[Hub], ASGIApp], ready
             server_header=False,
             http=bounded(settings),
             ws="websockets-sansio",
-            ws_max_size=64 << 10,
+            ws_max_size=settings.max_frame,
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
             timeout_graceful_shutdown=math.ceil(settings.drain),
         )
         _load(config, settings)
-        Server(config, hub, lambda: ready(url(listening, settings))).run(sockets=[listening])
+        server = Server(config, hub, lambda: ready(url(listening, settings)), begin)
+        server.run(sockets=[listening])
+        if server.trouble is not None:
+            raise server.trouble
     finally:
         store.close()
     log.info("the server has ended", extra={"store": store.address})
@@ -89,10 +99,18 @@ def _load(config: uvicorn.Config, settings: Settings) -> None:
 class Server(uvicorn.Server):
     """Uvicorn, with an end of ours: a first signal drains and ends in 0, a second one ends at once."""
 
-    def __init__(self, config: uvicorn.Config, hub: Hub, ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        hub: Hub,
+        ready: Callable[[], None],
+        begin: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
+    ) -> None:
         super().__init__(config)
         self._hub = hub
         self._ready = ready
+        self._begin = begin
+        self.trouble: OnefoldError | None = None
         self._signal = ""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -104,9 +122,21 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.started:
-            self._hub.start()
+        if not self.started:
+            return
+        self._hub.start()
+        try:
+            if self._begin is not None:
+                await self._begin(self.end)
             self._ready()
+        except OnefoldError as trouble:
+            self.trouble = trouble
+            self.end()
+
+    def end(self) -> None:
+        """Ends it as a signal would."""
+        self._hub.draining = True
+        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         log.info("the server drains", extra={"signal": self._signal})

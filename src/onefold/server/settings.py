@@ -32,6 +32,8 @@ class Settings:
     # how much
     max_body: int = 16 << 20
     """Bytes of a request's body."""
+    max_frame: int = 64 << 20
+    """Bytes of one frame of an ACP client: pictures and files come in them."""
     max_depth: int = 100
     """Levels of nesting in a JSON body."""
     body_timeout: float = 30.0

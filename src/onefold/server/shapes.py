@@ -213,13 +213,58 @@ class CountersJson(TypedDict):
     failures: int
 
 
+class AgentJson(TypedDict):
+    name: str
+    phase: str
+    trouble: str | None
+
+
+class QuestionJson(TypedDict):
+    question: str
+    method: str
+    params: dict[str, Any]
+    at: float
+
+
+class RoomJson(TypedDict):
+    session: str
+    agent: str
+    phase: str
+    trouble: str | None
+    clients: int
+    questions: int
+
+
+class RoomsJson(TypedDict):
+    rooms: list[RoomJson]
+    agents: list[str]
+    may: list[str]
+
+
+class PromptedJson(TypedDict):
+    input: int | None
+
+
+class UnqueuedJson(TypedDict):
+    unqueued: bool
+
+
+class StoppedJson(TypedDict):
+    asked: bool
+
+
+class AnsweredJson(TypedDict):
+    answered: bool
+
+
 class SnapshotJson(TypedDict):
     session: SessionJson
     head: SegmentJson
     segments: list[SegmentJson]
     turn: TurnJson | None
     queue: list[RecordJson]
-    questions: list[Any]
+    agent: AgentJson | None
+    questions: list[QuestionJson]
     clients: list[ClientJson]
     compaction: CompactingJson
     counters: CountersJson

@@ -6,10 +6,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from fastapi import Request
 
+from onefold.agents.hosting import Host
 from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
 from onefold.journal import turns, view
@@ -21,9 +22,11 @@ from onefold.server.asking import History, Order
 from onefold.server.roster import Roster, Titles
 from onefold.server.settings import Settings
 from onefold.server.shapes import (
+    AgentJson,
     AttachJson,
     ClientJson,
     CompactingJson,
+    QuestionJson,
     RecordJson,
     SessionJson,
     SnapshotJson,
@@ -67,6 +70,8 @@ class Desk:
     store: Store
     settings: Settings
     hub: Clients | None = None
+    host: Host | None = None
+    """The agents that this server runs."""
     titles: Titles = field(default_factory=Titles)
     roster: Roster = field(init=False)
     recall: Recall = field(init=False)
@@ -171,8 +176,7 @@ def snapshot(desk: Desk, tx: Transaction, state: SessionState) -> SnapshotJson:
         "segments": [segment_json(s) for s in tx.segments(state.id)],
         "turn": turn_json(goes_on.turn, tx.now) if goes_on.turn is not None else None,
         "queue": [record_json(r) for r in queued if r is not None],
-        "questions": [],
-        "clients": _clients(desk, state.id),
+        **_room(desk, state.id),
         "compaction": _compacting(tx, state, head, goes_on),
         "counters": {
             "records": state.last,
@@ -187,9 +191,21 @@ def snapshot(desk: Desk, tx: Transaction, state: SessionState) -> SnapshotJson:
     }
 
 
-def _clients(desk: Desk, session: str) -> list[ClientJson]:
+class _Room(TypedDict):
+    agent: AgentJson | None
+    questions: list[QuestionJson]
+    clients: list[ClientJson]
+
+
+def _room(desk: Desk, session: str) -> _Room:
+    """The agent that runs for a session here, what it asks, and who is there."""
     there = desk.hub.clients(session) if desk.hub is not None else ()
-    return [{"name": c.name, "since": c.since, "kind": c.kind} for c in there]
+    clients: list[ClientJson] = [{"name": c.name, "since": c.since, "kind": c.kind} for c in there]
+    room = desk.host.rooms.get(session) if desk.host is not None else None
+    if room is None:
+        return {"agent": None, "questions": [], "clients": clients}
+    stands = room.standing()
+    return {"agent": stands["agent"], "questions": stands["questions"], "clients": [*clients, *stands["clients"]]}
 
 
 def _compacting(tx: Transaction, state: SessionState, head: Segment, goes_on: Doing) -> CompactingJson:

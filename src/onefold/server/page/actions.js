@@ -11,13 +11,17 @@ const quote = (text) => el("blockquote", {}, words.first(text, 240));
 export function compact(known) {
   const { session, head, compaction } = known;
   const inView = session.last - head.cut + 1;
+  const byAgent = head.keeper === "agent";
   const says = compaction.open
     ? [`A compaction is under way already, asked for ${words.ago(compaction.open.requested_at)}. Your request joins it: one summary is made, once.`]
+    : byAgent
+    ? [known.agent
+        ? `The agent ${known.agent.name} is asked to compact by itself, once, whoever else asks too. What it keeps it decides; nothing is deleted here.`
+        : "This session is kept by its agent, which compacts by itself: the server will refuse."]
     : [
         `A summary takes the place of most of the ${words.many(inView, "record")} since #${head.cut}: ${words.tokens(session.tokens)} tokens now, far fewer after it. The newest messages stay word for word.`,
         "Nothing is deleted. The originals stay under the fold, the agent may go on meanwhile, and undo crosses it.",
       ];
-  if (head.keeper === "agent") says.push("This session is kept by its agent, which compacts by itself: the server will refuse.");
   ask({
     title: "Compact this session",
     says,

@@ -128,7 +128,7 @@ theme.addEventListener("click", turn);
 const KEYS = [
   ["Everywhere", [["/", "search"], ["g s", "sessions"], ["g c", "compactions"], ["g h", "health"], ["t", "theme"], ["Esc", "close, or back to the list"], ["?", "this help"]]],
   ["Lists", [["j k", "next, previous"], ["Enter", "open"], ["f", "filter the sessions"]]],
-  ["A session", [["j k", "next, previous record"], ["Enter", "unfold, fold"], ["m", "as the model sees it, as it happened"], ["[ ]", "previous, next compaction"], ["#", "go to a record"], ["Home G", "beginning, end"], ["c", "compact"], ["x", "cancel the compaction"], ["u r", "undo, redo"], ["p", "pin, unpin"], ["f", "fork"], ["e", "export"]]],
+  ["A session", [["j k", "next, previous record"], ["Enter", "unfold, fold"], ["m", "as the model sees it, as it happened"], ["[ ]", "previous, next compaction"], ["#", "go to a record"], ["Home G", "beginning, end"], ["c", "compact"], ["x", "cancel the compaction"], ["u r", "undo, redo"], ["p", "pin, unpin"], ["f", "fork"], ["e", "export"], ["i", "write to its agent"], ["a", "answer its agent"]]],
 ];
 
 function help() {

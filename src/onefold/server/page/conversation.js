@@ -52,7 +52,7 @@ export class Conversation {
     this.count += record.number + 1 - tail.stop;
     tail.stop = record.number + 1;
     this.windowed.grown();
-    return this.view === "all" || record.kind === "message";
+    return this.view === "all" || isShown(record);
   }
 
   // ---------------------------------------------------------------- what stands where
@@ -116,6 +116,7 @@ export class Conversation {
     if (section.key) return section.fold ? 260 : 120;
     const record = this.records.get(section.start + at);
     if (!record) return 76;
+    if (isObserved(record)) return 110;
     if (record.kind !== "message") return section.mode === "messages" ? 0 : 30;
     return 48 + Math.min(14, Math.ceil((record.text?.length ?? 0) / 90)) * 21;
   }
@@ -144,7 +145,8 @@ export class Conversation {
   #record(number, { depth = 0, mode = "all", kept = false }) {
     const record = this.records.get(number);
     if (!record) return rows.waiting(number);
-    if (record.kind !== "message" && mode === "messages") return rows.nothing(number);
+    if (mode === "messages" && !isShown(record)) return rows.nothing(number);
+    if (isObserved(record)) return this.#boundary(record, depth);
     const segment = record.kind === "segment.opened" && this.segments.get(number);
     if (segment && typeof record.body.summary === "string") return this.#card(segment, depth, false);
     const pinned = this.pins.has(number);
@@ -237,6 +239,27 @@ export class Conversation {
     );
   }
 
+  /** Where an agent compacted by itself: what is before it stays, but the agent may know only a summary of it. */
+  #boundary(record, depth) {
+    const { by, witnesses, said, compaction } = record.body;
+    const order = this.known.order.get(record.number);
+    const how = this.known.compactions.get(compaction);
+    const segment = this.segments.get(record.number);
+    const seen = [...new Set([by, ...(Array.isArray(witnesses) ? witnesses : [])])].filter(Boolean);
+    return el("article.row.fold.observed", { tabindex: -1, data: { number: record.number, depth }, "aria-label": `Compaction ${order ?? ""} by the agent itself` },
+      el("span.number", { "aria-hidden": "true" }, `#${record.number}`),
+      el("div.said", {},
+        el("header.who", {},
+          el("span.role", {}, order ? `Compaction ${order}` : words.SOURCES.observed),
+          el("span.change", {}, "by the agent itself"),
+          seen.map((one, i) => el(`span.tag${i ? "" : ".accent"}`, { title: `Seen by ${words.witness(one)}` }, String(one))),
+          el("span.aside", {}, el("time", { title: words.whole(record.at) }, words.clock(record.at)))),
+        typeof said === "string" && said
+          ? rows.details("summary", `${record.number}.said`, this.open, () => [el("b", {}, "Its summary"), " ", el("span.line", {}, words.first(said, 140))], () => rows.excerpted(said, `${record.number}.said.all`, this.open))
+          : null,
+        how && segment ? rows.details("made", `${record.number}.made`, this.open, () => [el("b", {}, "How it was seen"), ` ${made(how, record)}`], () => account(how, segment, record, seen)) : null));
+  }
+
   toggle(number) {
     if (this.folds.has(number)) this.folds.delete(number);
     else this.folds.add(number);
@@ -258,8 +281,9 @@ export class Conversation {
       const record = await this.records.one(number);
       const fold = this.find(`fold:${number}`);
       if (fold >= 0) return this.#land(fold, `fold:${number}`);
-      if (record?.kind !== "message" && !this.#unfoldTo(number, true)) return false;
-      if (record?.kind === "message" && (hidden(number, this.known.head) || !this.#unfoldTo(number, false))) return false;
+      const shown = record && isShown(record);
+      if (!shown && !this.#unfoldTo(number, true)) return false;
+      if (shown && (hidden(number, this.known.head) || !this.#unfoldTo(number, false))) return false;
       const key = this.find(`fold:${number}`) >= 0 ? `fold:${number}` : number;
       return this.#land(this.find(key), key);
     }
@@ -302,6 +326,10 @@ export function focusRow(element) {
 
 export const hidden = (number, head) => head.hidden.some(([first, last]) => number >= first && number <= last);
 
+const isObserved = (record) => record.kind === "segment.opened" && record.body?.source === "observed";
+/** Whether the view of the model has a record: what was said, and where its agent compacted by itself. */
+const isShown = (record) => record.kind === "message" || isObserved(record);
+
 const stretch = (start, stop, mode, depth = 0) => ({ start, stop, mode, depth });
 const size = (section) => (section.key ? 1 : section.stop - section.start);
 const ref = (number) => el("button.ref", { type: "button", data: { jump: number } }, `#${number}`);
@@ -322,19 +350,19 @@ function made(compaction, record) {
   return [compaction.trigger, compaction.duration !== null && words.lasted(compaction.duration), record.body.by, words.money(compaction.spent.cost)].filter(Boolean).join(" · ");
 }
 
-function account(compaction, segment, record) {
+function account(compaction, segment, record, seen = null) {
   const { spent } = compaction;
   const joined = compaction.requests - 1;
   const lines = [
-    ["Tokens", `${words.count(segment.tokens_before)} before, ${words.count(segment.tokens_after)} after`],
+    seen ? ["Seen by", seen.map(words.witness).join("; ")] : ["Tokens", `${words.count(segment.tokens_before)} before, ${words.count(segment.tokens_after)} after`],
     ["Trigger", words.trigger(compaction.trigger)],
     ["Requests", joined > 0 ? `${compaction.requests}: ${words.many(joined, "request")} joined the first one` : "1"],
     ["Attempts", `${compaction.attempts} of ${compaction.attempts_allowed}`],
     ["Holder", words.holder(compaction.holder ?? compaction.worker)],
     ["Asked for", words.whole(compaction.requested_at)],
     ["Duration", compaction.duration === null ? null : words.lasted(compaction.duration)],
-    ["Summary by", record.body.by],
-    ["Cost", spent.calls ? [words.many(spent.calls, "call"), `${words.tokens(spent.input_tokens)} tokens in, ${words.tokens(spent.output_tokens)} out`, words.money(spent.cost)].filter(Boolean).join(", ") : "no model was called"],
+    ["Summary by", seen ? null : record.body.by],
+    ["Cost", seen ? null : spent.calls ? [words.many(spent.calls, "call"), `${words.tokens(spent.input_tokens)} tokens in, ${words.tokens(spent.output_tokens)} out`, words.money(spent.cost)].filter(Boolean).join(", ") : "no model was called"],
     ["Instructions", compaction.instructions],
     ["Last failure", compaction.cause],
   ];

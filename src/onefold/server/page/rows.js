@@ -152,7 +152,7 @@ function paragraph(text) {
   return made;
 }
 
-const TONES = { __proto__: null, "compaction.failed": "bad", healed: "warn", erased: "warn", note: "note", "pin.added": "note", "pin.removed": "note" };
+const TONES = { __proto__: null, "compaction.failed": "bad", healed: "warn", "agent.ended": "warn", "question.asked": "note", "question.settled": "note", erased: "warn", note: "note", "pin.added": "note", "pin.removed": "note" };
 
 function event(record, marks) {
   const tone = TONES[record.kind] ?? "";
@@ -160,6 +160,15 @@ function event(record, marks) {
     gutter(record.number),
     el("p.said", {}, el("span", {}, words.sentence(record)), el("time", { title: words.whole(record.at) }, words.clock(record.at))),
   );
+}
+
+/** A message that is being said: its end, as far as it has come. */
+export function saying(piece) {
+  const thought = piece.kind === "agent_thought_chunk";
+  const text = piece.text.length > LETTERS * 2 ? `…${piece.text.slice(-LETTERS * 2)}` : piece.text;
+  const said = el(`div.text${thought ? ".thinks" : ""}`);
+  prose(said, text);
+  return el("article.row.message.assistant", { data: { depth: 0 } }, gutter(0), el("div.said", {}, el("header.who", {}, el("span.role", {}, thought ? "thinks" : "agent"), el("span.dots", { "aria-label": "being said" }, "…")), said));
 }
 
 export function facts(list) {

@@ -16,6 +16,7 @@ export function parts(record) {
 
 const text = (said) => ({ kind: "text", text: json(said ?? "") });
 const call = (name, input) => ({ kind: "call", name: String(name ?? "call"), text: argument(input) });
+const media = (what) => ({ kind: "media", text: String(what) });
 const result = (said, failed = false) => ({ kind: "result", text: flat(said), failed });
 
 /** Arguments in one line if they are one word, else as JSON that a person can read. */
@@ -58,8 +59,16 @@ function block(one) {
       return call(one.name, one.input);
     case "tool_result":
       return result(one.content, one.is_error === true);
+    case "content":
+      return block(one.content);
+    case "diff":
+      return text([one.path, one.newText].filter((said) => typeof said === "string").join("\n"));
+    case "resource":
+      return typeof one.resource?.text === "string" ? text(one.resource.text) : media(one.resource?.uri ?? "resource");
+    case "resource_link":
+      return media(one.uri ?? one.name ?? "resource");
     default:
-      return { kind: "media", text: String(one?.type ?? "content") };
+      return media(one?.type ?? "content");
   }
 }
 
@@ -80,4 +89,21 @@ const READERS = {
     if (/_call$/.test(body.type ?? "")) return [call(body.name ?? body.type, body.arguments ?? body.input ?? body.action)];
     return blocks(body.content);
   },
+  acp: (body) => {
+    if (Array.isArray(body.prompt)) return blocks(body.prompt);
+    if (body.sessionUpdate === "tool_call") return [call(body.title ?? body.kind, body.rawInput), ...(isOver(body) ? outcome(body) : [])];
+    if (body.sessionUpdate === "tool_call_update") return outcome(body);
+    const said = blocks([body.content ?? []].flat());
+    return body.sessionUpdate === "agent_thought_chunk" ? [{ kind: "thought", text: said.map((one) => one.text).join("\n") }] : said;
+  },
 };
+
+const isOver = (body) => body.status === "completed" || body.status === "failed";
+
+/** What came of a call: what it shows, else what it gave back as it is. */
+function outcome(body) {
+  const shown = blocks([body.content ?? []].flat());
+  const said = shown.filter((one) => one.kind === "text").map((one) => one.text).join("\n");
+  const raw = body.rawOutput === undefined || body.rawOutput === null ? "" : json(body.rawOutput);
+  return [{ kind: "result", text: said || raw, failed: body.status === "failed" }, ...shown.filter((one) => one.kind === "media")];
+}

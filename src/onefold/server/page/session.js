@@ -7,6 +7,9 @@ import { Curve } from "./curve.js";
 import { inform, menu, tell, trouble } from "./dialogs.js";
 import { after, button, el, icon, replace } from "./dom.js";
 import { empty, gauge, sessionLink, state } from "./parts.js";
+import { people, Room } from "./room.js";
+import { saying } from "./rows.js";
+import { Watch } from "./watch.js";
 import * as words from "./words.js";
 
 const VIEWS = [["model", "As the model sees it", "Model"], ["all", "As it happened", "History"]];
@@ -34,6 +37,7 @@ export class SessionView {
       this.jump,
       button(icon("more"), (event) => this.#more(event.currentTarget), { kind: "icon.acts-menu", "aria-label": "Actions", "aria-haspopup": "menu" })));
     this.note = el("div.note");
+    this.growing = el("div.growing", { "aria-label": "Being said", hidden: true });
     this.pill = button("", () => this.toEnd(), { kind: "pill", hidden: true });
     this.upper = el("div.upper", {}, this.head, this.curve.element, this.tools);
     this.element = el("section.view.one", { "aria-label": "Session" }, this.upper, this.note);
@@ -60,6 +64,9 @@ export class SessionView {
     this.soon.stop();
     this.curveSoon.stop();
     this.live?.stop();
+    this.watch?.stop();
+    cancelAnimationFrame(this.frame);
+    this.room?.stop();
     this.conversation?.stop();
     this.curve.stop();
   }
@@ -77,8 +84,10 @@ export class SessionView {
         failed: (error) => tell(error.message, true),
       });
       this.conversation.windowed.inset = () => this.#covered();
-      this.element.append(this.conversation.element);
+      this.conversation.windowed.foot = () => this.room?.element.offsetHeight ?? 0;
+      this.element.append(this.conversation.element, this.growing);
       this.#drawHead();
+      await this.#drawRoom();
       this.conversation.show(this.known, this.view);
       this.#drawSwitch();
       if (this.wanted) this.go(this.wanted);
@@ -129,6 +138,7 @@ export class SessionView {
       if (same) this.conversation.known = now;
       else this.conversation.show(now);
       this.#drawHead();
+      await this.#drawRoom();
       this.curveSoon();
     } catch (error) {
       if (!this.stopped) tell(error.message, true);
@@ -139,6 +149,45 @@ export class SessionView {
         this.soon();
       }
     }
+  }
+
+  // ---------------------------------------------------------------- the agent's room
+
+  async #drawRoom() {
+    if (!this.known.agent) return this.#leave();
+    this.may ??= (await get("rooms")).may;
+    if (this.stopped) return undefined;
+    if (!this.room) {
+      this.room = new Room(this.id, { may: this.may, sent: () => this.toEnd(), resized: () => this.#stay() });
+      this.element.classList.add("hosts");
+      this.element.append(this.room.element);
+      this.watch = new Watch(this.id, { said: (pieces) => this.#grow(pieces), changed: () => this.soon() });
+    }
+    this.room.show(this.known);
+    return undefined;
+  }
+
+  /** Its agent is no longer run by this server. */
+  #leave() {
+    this.watch?.stop();
+    this.room?.stop();
+    this.watch = this.room = null;
+    this.element.classList.remove("hosts");
+    this.#grow([]);
+  }
+
+  /** What the agent is saying, once for each frame of the screen, however many chunks it comes in. */
+  #grow(pieces) {
+    cancelAnimationFrame(this.frame);
+    this.frame = requestAnimationFrame(() => {
+      replace(this.growing, pieces.map(saying));
+      this.growing.hidden = !pieces.length;
+      this.#stay();
+    });
+  }
+
+  #stay() {
+    if (this.conversation?.windowed.stick) this.conversation.windowed.toEnd();
   }
 
   /** Times go on; and a worker that falls silent writes nothing, so it has to be looked for. */
@@ -152,6 +201,7 @@ export class SessionView {
   #came(record) {
     if (this.stopped || !this.conversation) return;
     const shown = this.conversation.add(record);
+    this.watch?.record(record);
     this.known.last = Math.max(this.known.last, record.number);
     if (shown && !this.conversation.windowed.stick) {
       this.unread += 1;
@@ -189,15 +239,16 @@ export class SessionView {
   #drawHead() {
     if (!this.known) return;
     const focused = this.head.contains(document.activeElement) ? document.activeElement.dataset.act : null;
-    const { session, turn, queue, clients } = this.known;
+    const { session, turn, queue, clients, agent } = this.known;
+    const here = people(clients);
     replace(this.head,
       el("div.title", {},
         el("h1", { title: session.title }, session.title || session.id),
         el("div.sub", {}, el("code.id", {}, session.id),
           session.parent && el("a.tag", { href: sessionLink(session.parent, { view: "all", at: session.forked_at }) }, `fork of ${session.parent} at #${session.forked_at}`),
           session.keeper === "agent" && el("span.tag", {}, "kept by its agent"),
-          queue.length ? el("span.tag", {}, `${words.many(queue.length, "input")} waiting`) : null,
-          clients.length > 1 ? el("span.tag", { title: clients.map((c) => c.name).join(", ") }, `${clients.length} looking`) : null,
+          queue.length && !agent ? el("span.tag", {}, `${words.many(queue.length, "input")} waiting`) : null,
+          clients.length > 1 && !agent ? el("span.tag", { title: here.join(", ") }, `${clients.length} looking`) : null,
         ),
       ),
       el("div.now", {}, state(session), gauge(session.tokens, session.limit, true),
@@ -313,7 +364,8 @@ export class SessionView {
   /** Goes to the compaction before or after what is read. As the model sees it, a fold stands before its cut. */
   step(by) {
     const cuts = new Map(this.known.segments.map((segment) => [segment.number, segment.cut]));
-    const place = (number) => (this.view === "model" ? cuts.get(number) - 0.5 : number);
+    const moved = new Set(this.known.segments.filter((segment) => segment.source === "compaction").map((segment) => segment.number));
+    const place = (number) => (this.view === "model" && moved.has(number) ? cuts.get(number) - 0.5 : number);
     const folds = [...this.known.order.keys()].sort((a, b) => place(a) - place(b));
     const fold = Number(document.activeElement?.closest?.(".row.fold")?.dataset.number);
     const here = fold ? place(fold) : this.reading?.[by > 0 ? 0 : 1] ?? 0;
@@ -424,6 +476,8 @@ export class SessionView {
       e: () => actions.exported(this.known),
       f: () => this.#fork(number),
       p: () => this.#pin(number),
+      i: () => this.room?.focus(),
+      a: () => this.room?.focusAnswer(),
     };
     if (event.key === "Enter") return event.target.closest(".row") === event.target && this.#enter();
     const act = keys[event.key];

@@ -59,7 +59,12 @@ export class Sessions {
     try {
       const limit = further ? PAGE : Math.max(PAGE, Math.min(this.shown, 500));
       const q = this.filter.value.trim().slice(0, 200);
-      const answer = await get("sessions", { q, limit, problems: "first", after: further ? this.next : null }, control.signal);
+      const [answer, { rooms }] = await Promise.all([
+        get("sessions", { q, limit, problems: "first", after: further ? this.next : null }, control.signal),
+        get("rooms", {}, control.signal),
+      ]);
+      const hosted = new Map(rooms.map((room) => [room.session, room]));
+      for (const row of answer.sessions) row.room = hosted.get(row.id) ?? null;
       this.#show(answer, further, q);
     } catch (error) {
       if (error.name !== "AbortError") replace(this.note, trouble(error, () => this.load()));
@@ -112,7 +117,7 @@ export class Sessions {
     return replace(element,
       el("span.name", {},
         el("span.title", {}, row.title || row.id),
-        el("span.sub", {}, el("span.id", {}, row.title ? row.id : ""), row.parent && el("span.tag", {}, `fork of ${row.parent}`), row.keeper === "agent" && el("span.tag", {}, "kept by its agent"), row.pending ? el("span.tag", {}, words.many(row.pending, "input") + " waiting") : null),
+        el("span.sub", {}, el("span.id", {}, row.title ? row.id : ""), row.parent && el("span.tag", {}, `fork of ${row.parent}`), row.room ? agent(row.room) : row.keeper === "agent" && el("span.tag", {}, "kept by its agent"), row.pending ? el("span.tag", {}, words.many(row.pending, "input") + " waiting") : null),
         bad && el("span.problems", {}, row.problems.map((problem) => el("span.problem", {}, problem))),
       ),
       el("span.cell.doing", {}, state(row)),
@@ -124,7 +129,7 @@ export class Sessions {
 
   #tick() {
     for (const cell of this.list.querySelectorAll(".when")) replace(cell, words.ago(Number(cell.dataset.at)));
-    if (this.list.querySelector(".state:is(.busy, .turn)")) this.changed(); // a worker that falls silent writes nothing
+    if (this.list.querySelector(".state:is(.busy, .turn), .tag[data-phase='starting']")) this.changed(); // a worker that falls silent writes nothing
   }
 
   #choose(element) {
@@ -142,6 +147,15 @@ export class Sessions {
     else return false;
     return true;
   }
+}
+
+/** That an agent runs there, and whether somebody has to do something for it. */
+function agent(room) {
+  const about = { ready: "runs", starting: "is starting", locked: "wants a login", down: "is down" }[room.phase] ?? room.phase;
+  return [
+    el(`span.tag${room.phase === "down" || room.phase === "locked" ? ".warn" : ".accent"}`, { title: room.trouble ?? null, data: { phase: room.phase } }, `${room.agent} ${about}`),
+    room.questions ? el("span.tag.warn.asks", {}, "waits for an answer") : null,
+  ];
 }
 
 function move(element) {

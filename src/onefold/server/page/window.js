@@ -195,7 +195,7 @@ export class Windowed {
   #view() {
     const box = this.scroller.getBoundingClientRect();
     const covered = this.inset?.() ?? 0;
-    return { top: box.top + covered, bottom: box.bottom };
+    return { top: box.top + covered, bottom: box.bottom - (this.foot?.() ?? 0) };
   }
 
   #top() {

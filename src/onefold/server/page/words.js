@@ -78,6 +78,9 @@ export function first(text, most = 90) {
   return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 }
 
+/** A text that may be long, up to so many letters. */
+export const cut = (text, most) => (text.length > most ? `${text.slice(0, most)}…` : text);
+
 export const TRIGGERS = {
   __proto__: null, // looked up with words from elsewhere
   manual: "a person asked",
@@ -103,6 +106,21 @@ export const SOURCES = {
   observed: "The agent compacted by itself",
 };
 
+const WITNESSES = {
+  __proto__: null, // looked up with words from elsewhere
+  acp: "the protocol's own word",
+  "hermes.meta": "Hermes' metadata",
+  "hermes.stderr": "a line of Hermes' log",
+  "qwen.meta": "Qwen's metadata",
+  "vibe.meta": "Vibe's metadata",
+  "vibe.tool": "Vibe's tool call",
+  text: "what it said, a guess",
+  usage: "its usage fell, a guess",
+};
+
+/** Who noticed that an agent compacted by itself. */
+export const witness = (word) => (WITNESSES[word] ? `${word}: ${WITNESSES[word]}` : String(word));
+
 const by = (record) => (record.actor ? ` by ${record.actor}` : "");
 
 /** One record that is no message, in a sentence. A body that does not fit its kind is shown as it is. */
@@ -120,7 +138,7 @@ export function sentence(record) {
 const SENTENCES = {
   __proto__: null, // looked up with words from elsewhere
   "input.queued": (r) => `Input waits: ${first(r.text ?? "", 160)}`,
-  "input.taken": (r, b) => (b.erased ? `Input #${b.input} had been erased` : `Input #${b.input} was taken`),
+  "input.taken": (r, b) => (b.erased ? `Input #${b.input} had been erased` : b.unqueued ? `Input #${b.input} was taken back${by(r)}` : `Input #${b.input} was taken`),
   "turn.started": (r, b) => `Turn begins${b.owner ? `, by ${b.owner}` : ""}`,
   "turn.settled": (r, b) => `Turn ${b.outcome}${b.cause ? `: ${b.cause}` : ""}`,
   "segment.opened": (r, b) => opened(b),
@@ -138,7 +156,32 @@ const SENTENCES = {
   alias: (r, b) => `Also known as ${b.alias}`,
   healed: (r, b) => `Derived rows were made again: ${b.findings.map((f) => f.what).join(", ")}`,
   erased: (r, b) => (b.numbers ? `Erased ${numbers(b.numbers)}${by(r)}` : "Erased"),
+  "agent.started": (r, b) => `The agent ${b.agent} runs${HOW[b.how] ?? `, ${b.how}`}: process ${b.pid}`,
+  "agent.ended": (r, b) => `The agent ended: ${b.cause}`,
+  "question.asked": (r, b) => `The agent asks: ${asked(b)}`,
+  "question.settled": (r, b) => `The question was ${b.outcome}${by(r)}${settled(b.answer)}`,
 };
+
+const HOW = {
+  __proto__: null, // looked up with words from elsewhere
+  new: ", with a new session of its own",
+  resume: " and has taken its session up again",
+  load: " and has loaded its session",
+  handover: " anew; the next prompt tells it what was said",
+};
+
+function asked(body) {
+  const { toolCall, options } = body.params ?? {};
+  if (!Array.isArray(options)) return body.method;
+  return `${first(String(toolCall?.title ?? "may it go on?"), 160)} (${options.map((one) => one.name).join(", ")})`;
+}
+
+function settled(answer) {
+  if (answer?.error) return `: ${answer.error.message}`;
+  const chosen = answer?.result?.outcome;
+  const option = chosen?.optionId ?? chosen?.outcome;
+  return option ? `: ${option}` : "";
+}
 
 function opened(body) {
   if (body.source === "restored") {

@@ -1,0 +1,577 @@
+"""An agent's process: its three pipes, its end, and the end of all that it started.
+
+Frames and lines come out, frames go in; what they mean is for others. Everything here runs on the event loop that the
+child was started on, and nothing here waits for the child: it may be slow, stopped, or deaf.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import signal
+import subprocess
+import termios
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from onefold.agents.wire import Frame, parse, text
+from onefold.errors import OnefoldError
+
+log = logging.getLogger("onefold")
+
+CHUNK = 1 << 16
+"""As much as a pipe usually holds."""
+SLICE = 0.005
+"""After so many seconds a child that never pauses leaves the event loop to others for a moment."""
+STUCK = 10.0
+"""How many seconds nothing of what a dead child left behind is taken, before the rest of it is given up."""
+CLOSING = 1.0
+"""How many seconds a child that closed a pipe has to end by itself."""
+KIN_GRACE = 1.0
+"""How many seconds what the child started has to end after it."""
+UNKILLABLE = 5.0
+LAST_WORDS = 6
+LONGEST_WORDS = 300
+
+
+class CannotStart(OnefoldError):
+    """The agent's command could not be run."""
+
+
+class ChildGone(OnefoldError):
+    """The agent's process has ended, or is about to. Nothing was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child ended: its exit code, or the signal that killed it; neither, if nobody could find out."""
+
+    code: int | None
+    signal: int | None
+    cause: str
+    """In words, with the last lines of its stderr."""
+
+
+class Child:
+    """A running agent. `start` is the only way to get one; `on_end` is the last that is heard of it.
+
+    `on_frame` and `on_noise` are awaited before the next line of stdout is read, `on_line` before the next one of
+    stderr: who does not take, stops the pipe and not this process. They must not wait for `end`.
+    """
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        name: str,
+        *,
+        on_frame: Callable[[Frame], Awaitable[None]],
+        on_line: Callable[[str], Awaitable[None]],
+        on_noise: Callable[[str], Awaitable[None]],
+        on_end: Callable[[Ended], Awaitable[None]],
+    ) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.pid = process.pid
+        self._process = process
+        self._name = name
+        self._on_frame, self._on_line, self._on_noise, self._on_end = on_frame, on_line, on_noise, on_end
+        loop = asyncio.get_running_loop()
+        self._stdin = _Input(process.stdin, loop, self._deaf)
+        self._stdout = _Output(process.stdout, loop)
+        self._stderr = _Output(process.stderr, loop)
+        self._kin = _Kin(loop)
+        self._gone = asyncio.Event()
+        self._ended: asyncio.Future[Ended] = loop.create_future()
+        self._why: str | None = None
+        self._last_words: deque[str] = deque(maxlen=LAST_WORDS)
+        self._taken = 0
+        self._over = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pumps = {
+            self._task(self._pump(self._stdout, self._take_frames)),
+            self._task(self._pump(self._stderr, self._take_line)),
+        }
+        self._watch = _Watch(process, loop, self._gone.set)
+        self._task(self._live())
+
+    @classmethod
+    async def start(
+        cls,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        on_frame: Callable[[Frame], Awaitable[None]],
+        on_line: Callable[[str], Awaitable[None]],
+        on_noise: Callable[[str], Awaitable[None]],
+        on_end: Callable[[Ended], Awaitable[None]],
+    ) -> Child:
+        """Runs a command in a session and process group of its own; `env` is added to what this process has."""
+        process = _spawn(command, env, cwd)
+        return cls(process, command[0], on_frame=on_frame, on_line=on_line, on_noise=on_noise, on_end=on_end)
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that the child has not taken from its stdin yet, as far as they are still here."""
+        return self._stdin.waiting
+
+    def send(self, frame: Frame) -> None:
+        """Never waits, and keeps the order. What is waiting when the child ends is lost with it."""
+        if self._ended.done() or self._gone.is_set() or self._stdin.closing:
+            how = self._ended.result().cause if self._ended.done() else "it is about to end"
+            raise ChildGone(
+                f"the agent {self._name} (process {self.pid}) is gone: {how}. Nothing was sent; start it again"
+            )
+        self._stdin.write(text(frame).encode(errors="surrogatepass") + b"\n")
+
+    async def end(self, grace: float = 5.0) -> Ended:
+        """Closes its stdin; after half of `grace` SIGTERM, after all of it SIGKILL, to it and all that it started.
+
+        May be asked for again, with less patience.
+        """
+        self._close("onefold ended it")
+        self._task(self._end(grace))
+        return await asyncio.shield(self._ended)
+
+    # ------------------------------------------------------------------ its end
+
+    def _close(self, why: str) -> None:
+        self._why = self._why or why
+        if not self._gone.is_set():
+            self._kin.find(self.pid)  # while it lives: those that left its session are nobody's after it
+            self._stdin.close()
+
+    async def _end(self, grace: float) -> None:
+        if await self._gone_within(grace / 2):
+            return
+        self._signal(signal.SIGTERM)
+        if await self._gone_within(grace / 2):
+            return
+        self._kin.find(self.pid)
+        self._signal(signal.SIGKILL)
+        if not await self._gone_within(UNKILLABLE):
+            self._gone.set()
+
+    async def _end_unless_gone(self, why: str) -> None:
+        """It closed a pipe, which is how most children begin to end: one that goes on all the same is of no use."""
+        if not await self._gone_within(CLOSING):
+            self._close(why)
+            await self._end(2 * CLOSING)
+
+    def _deaf(self) -> None:
+        self._task(self._end_unless_gone("it closed its stdin"))
+
+    async def _gone_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._gone.wait()
+        return self._gone.is_set()
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To the whole group, and to those that left it. Not after all is over: its number may be another one's by
+        then."""
+        if not self._over:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+        self._kin.signal(number)
+
+    async def _live(self) -> None:
+        """From the start to the end, whoever wants it."""
+        try:
+            await self._gone.wait()
+            self._stdin.drop()
+            self._stdout.finish()
+            self._stderr.finish()
+            await self._drain()
+            await self._bury()
+        finally:
+            self._let_go()
+        ended = self._how()
+        try:
+            await self._on_end(ended)
+        except Exception:
+            log.exception("agent %s (process %d): its end could not be taken", self._name, self.pid)
+        finally:
+            self._ended.set_result(ended)
+
+    async def _drain(self) -> None:
+        """What stood in the pipes when it died is its own, and is taken first. A grandchild that holds a pipe open, or
+        somebody who takes nothing any more, must not put off the news."""
+        pending: set[asyncio.Task[None]] = self._pumps
+        while pending:
+            before = self._taken
+            _, pending = await asyncio.wait(pending, timeout=STUCK)
+            if pending and self._taken == before:
+                log.error("agent %s (process %d): its last frames or lines were not taken", self._name, self.pid)
+                for pump in pending:
+                    pump.cancel()
+
+    async def _bury(self) -> None:
+        """What it started and left behind: asked to end if this end was wanted, killed anyway."""
+        if self._why is not None:
+            self._kin.find(self.pid)
+            self._kin.signal(signal.SIGTERM)
+            await self._kin.gone(KIN_GRACE)
+
+    def _let_go(self) -> None:
+        """Kills what is left before the child is waited for: until then its number is nobody else's. Also when the
+        event loop ends first."""
+        self._kin.find(self.pid)
+        self._signal(signal.SIGKILL)
+        self._watch.close()
+        self._kin.close()
+        self._stdin.drop()
+        self._stdout.close()
+        self._stderr.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(0 if self._gone.is_set() else UNKILLABLE)
+        self._over = True
+
+    def _how(self) -> Ended:
+        status = self._process.returncode
+        code = status if status is not None and status >= 0 else None
+        number = -status if status is not None and status < 0 else None
+        if number is not None:
+            how = f"it was killed by signal {number} ({_signal_name(number)})"
+        else:
+            how = f"it ended with exit code {code}" if code is not None else "it does not end, not even by SIGKILL"
+        cause = f"{self._why}; {how}" if self._why else how
+        if self._last_words:
+            cause += ". Its last lines on stderr: " + " | ".join(self._last_words)
+        return Ended(code, number, cause)
+
+    # ------------------------------------------------------------------ what it says
+
+    async def _pump(self, pipe: _Output, take: Callable[[bytes], Awaitable[None]]) -> None:
+        lines, loop = _Lines(), asyncio.get_running_loop()
+        since = loop.time()
+        try:
+            while data := await pipe.read():
+                for line in lines.feed(data):
+                    await take(line)
+                    self._taken += 1
+                    if loop.time() - since > SLICE:
+                        await asyncio.sleep(0)
+                        since = loop.time()
+                await asyncio.sleep(0)
+            if rest := lines.rest():
+                await take(rest)
+        except Exception as error:
+            log.exception("agent %s (process %d): what it said could not be taken", self._name, self.pid)
+            self._close(f"what it said could not be taken ({error!r})")
+            self._task(self._end(2 * CLOSING))
+            return
+        if pipe is self._stdout:
+            self._task(self._end_unless_gone("it closed its stdout"))
+
+    async def _take_frames(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            frames = parse(line)
+        except ValueError:
+            await self._on_noise(line.decode(errors="replace"))
+            return
+        for frame in frames:
+            if frame.method is not None or frame.is_response or "error" in frame.body:
+                await self._on_frame(frame)
+            else:
+                await self._on_noise(text(frame))
+
+    async def _take_line(self, line: bytes) -> None:
+        said = line.decode(errors="replace").removesuffix("\r")
+        self._last_words.append(said[:LONGEST_WORDS])
+        await self._on_line(said)
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _spawn(command: Sequence[str], env: Mapping[str, str] | None, cwd: str | None) -> subprocess.Popen[bytes]:
+    """No PR_SET_PDEATHSIG: it would need code between fork and exec, and it strikes when the *thread* that forked ends.
+    If this process is killed, the agent sees the end of its stdin."""
+    if not command:
+        raise CannotStart("no command was given for the agent; name one, such as `opencode acp`")
+    try:
+        return subprocess.Popen(
+            list(command),
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CannotStart(f"the agent {command[0]!r} cannot be started: {_why_not(error, command[0], cwd)}") from error
+    except ValueError as error:  # a NUL in it
+        raise CannotStart(f"the agent {command[0]!r} cannot be started: {error}. Correct its command or env") from error
+
+
+def _why_not(error: OSError, program: str, cwd: str | None) -> str:
+    if cwd is not None and not Path(cwd).is_dir():
+        return f"there is no folder {cwd}. Make it, or name another one"
+    match error.errno:
+        case errno.ENOENT if "/" in program and Path(program).exists():
+            return "the interpreter that its first line names is not there. Install that, or correct the line"
+        case errno.ENOENT:
+            return "it is not found. Install it, or name it with its whole path"
+        case errno.EACCES:
+            return f"it is not executable, or a folder. Name a program, or make it one: chmod +x {program}"
+        case errno.ENOEXEC:
+            return "it is no program of this machine. If it is a script, its first line has to name the interpreter"
+        case errno.E2BIG:
+            return "its command and env are too long"
+    return str(error)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "a real-time one"
+
+
+class _Lines:
+    """Cuts a stream at `\\n` and nothing else. Every byte is looked at once, however long a line gets."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def feed(self, data: bytes) -> list[bytes]:
+        *whole, rest = data.split(b"\n")
+        if whole:
+            whole[0] = b"".join((*self._parts, whole[0]))
+            self._parts.clear()
+        if rest:
+            self._parts.append(rest)
+        return whole
+
+    def rest(self) -> bytes:
+        return b"".join(self._parts)
+
+
+class _Output:
+    """A pipe that the child writes. Nothing is read from it before somebody asks for more."""
+
+    def __init__(self, pipe: IO[bytes], loop: asyncio.AbstractEventLoop) -> None:
+        self._pipe = pipe
+        self._loop = loop
+        self._left: int | None = None
+        self._readable: asyncio.Future[None] | None = None
+        os.set_blocking(pipe.fileno(), False)
+
+    async def read(self) -> bytes:
+        """What there is, or what comes next; nothing at the end."""
+        while self._left != 0:
+            try:
+                data = os.read(self._pipe.fileno(), CHUNK if self._left is None else min(CHUNK, self._left))
+            except BlockingIOError:
+                if self._left is not None:
+                    return b""
+                await self._wait()
+                continue
+            if self._left is not None:
+                self._left -= len(data)
+            return data
+        return b""
+
+    def finish(self) -> None:
+        """The child is dead: what stands in the pipe now is the last of it, whoever else may write there."""
+        held = array.array("i", [0])
+        fcntl.ioctl(self._pipe.fileno(), termios.FIONREAD, held)
+        self._left = held[0]
+        self._wake()
+
+    async def _wait(self) -> None:
+        self._readable = self._loop.create_future()
+        self._loop.add_reader(self._pipe.fileno(), self._wake)
+        try:
+            await self._readable
+        finally:
+            self._readable = None
+            if not self._pipe.closed:
+                self._loop.remove_reader(self._pipe.fileno())
+
+    def _wake(self) -> None:
+        if self._readable is not None and not self._readable.done():
+            self._readable.set_result(None)
+
+    def close(self) -> None:
+        if not self._pipe.closed:
+            self._loop.remove_reader(self._pipe.fileno())
+            self._pipe.close()
+
+
+class _Input:
+    """The pipe that the child reads: whatever it does not take at once waits here."""
+
+    def __init__(self, pipe: IO[bytes], loop: asyncio.AbstractEventLoop, broken: Callable[[], None]) -> None:
+        self._pipe = pipe
+        self._loop = loop
+        self._broken = broken
+        self._queue: deque[memoryview] = deque()
+        self.waiting = 0
+        self.closing = False
+        os.set_blocking(pipe.fileno(), False)
+
+    def write(self, data: bytes) -> None:
+        self._queue.append(memoryview(data))
+        self.waiting += len(data)
+        if len(self._queue) == 1:
+            self._flush()
+            if self._queue and not self._pipe.closed:
+                self._loop.add_writer(self._pipe.fileno(), self._flush)
+
+    def close(self) -> None:
+        """Once all is written."""
+        self.closing = True
+        if not self._queue:
+            self.drop()
+
+    def drop(self) -> None:
+        """At once."""
+        self.closing = True
+        self._queue.clear()
+        self.waiting = 0
+        if not self._pipe.closed:
+            self._loop.remove_writer(self._pipe.fileno())
+            self._pipe.close()
+
+    def _flush(self) -> None:
+        """As much as the pipe takes now, one piece a call."""
+        try:
+            written = os.write(self._pipe.fileno(), self._queue[0][:CHUNK])
+        except BlockingIOError:
+            return
+        except OSError:  # nobody reads it any more
+            self.drop()
+            self._broken()
+            return
+        self.waiting -= written
+        self._queue[0] = self._queue[0][written:]
+        if not self._queue[0]:
+            self._queue.popleft()
+        if not self._queue:
+            self._loop.remove_writer(self._pipe.fileno())
+            if self.closing:
+                self.drop()
+
+
+class _Watch:
+    """Tells when the child has ended, without waiting for it, where the system can do that."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, gone: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._gone = gone
+        self._handle: int | None = None
+        try:
+            self._handle = os.pidfd_open(process.pid)
+        except (AttributeError, OSError):  # not Linux, or an old one
+            threading.Thread(target=self._wait, args=(process,), daemon=True).start()
+        else:
+            loop.add_reader(self._handle, self._ended)
+
+    def _ended(self) -> None:
+        self.close()
+        self._gone()
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        with contextlib.suppress(RuntimeError):  # the event loop has ended
+            self._loop.call_soon_threadsafe(self._gone)
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._loop.remove_reader(self._handle)
+            os.close(self._handle)
+            self._handle = None
+
+
+class _Kin:
+    """What the child started, and what that started. Held by handles, so that a signal reaches nobody else.
+
+    On systems without handles for processes, the process group has to do.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._handles: dict[int, int] = {}
+
+    def find(self, root: int) -> None:
+        for pid in _descendants(root) - self._handles.keys():
+            with contextlib.suppress(AttributeError, OSError):
+                self._handles[pid] = os.pidfd_open(pid)
+
+    def signal(self, number: signal.Signals) -> None:
+        for handle in self._handles.values():
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(handle, number)
+
+    async def gone(self, seconds: float) -> None:
+        """Waits for all of them, but not longer."""
+        waits = []
+        for handle in self._handles.values():
+            wait = self._loop.create_future()
+            self._loop.add_reader(handle, _settle, wait)
+            waits.append(wait)
+        if waits:
+            await asyncio.wait(waits, timeout=seconds)
+        for handle in self._handles.values():
+            self._loop.remove_reader(handle)
+
+    def close(self) -> None:
+        while self._handles:
+            os.close(self._handles.popitem()[1])
+
+
+def _settle(wait: asyncio.Future[None]) -> None:
+    if not wait.done():
+        wait.set_result(None)
+
+
+def _descendants(root: int) -> set[int]:
+    """Of a process: its children's children while it lives, and whoever is still in its session."""
+    children: dict[int, list[int]] = {}
+    found: set[int] = set()
+    for pid, parent, session in _processes():
+        children.setdefault(parent, []).append(pid)
+        if session == root:
+            found.add(pid)
+    look = [root]
+    while look:
+        born = children.get(look.pop(), [])
+        look += born
+        found.update(born)
+    return found - {root}
+
+
+def _processes() -> Iterator[tuple[int, int, int]]:
+    """Each with its parent and its session; none where the system has no /proc. Files are read by hand: this runs on
+    the event loop, and so takes a tenth of the time."""
+    with contextlib.suppress(FileNotFoundError), os.scandir("/proc") as entries:
+        for entry in entries:
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):  # it has ended meanwhile
+                    file = os.open(f"/proc/{entry.name}/stat", os.O_RDONLY)
+                    try:
+                        fields = os.read(file, 1024).rpartition(b")")[2].split(maxsplit=4)
+                    finally:
+                        os.close(file)
+                    yield int(entry.name), int(fields[1]), int(fields[3])

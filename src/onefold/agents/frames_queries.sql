@@ -1,0 +1,52 @@
+-- One query a paragraph: its name, a sentence on what it does, the statement.
+
+-- count: how far a room has come.
+select number, last, forgotten, folded from counts where room = ?;
+
+-- add_count: a room that keeps its first frames.
+insert into counts (room) values (?) returning number, last, forgotten, folded;
+
+-- put_last: more frames were kept.
+update counts set last = ? where number = ?;
+
+-- put_forgotten: frames up to this one were removed.
+update counts set forgotten = ? where number = ?;
+
+-- put_folded: frames up to this one are in the journal; never fewer than before.
+update counts set folded = max(folded, ?) where number = ?;
+
+-- drop_count: a room that never was.
+delete from counts where number = ?;
+
+-- counts: every room that keeps frames, after one of them.
+select number from counts where number > ? order by number;
+
+-- add_page: frames that were kept together.
+insert into pages (place, last, at, size, coding, body) values (?, ?, ?, ?, ?, ?);
+
+-- page_of: where the page begins that a frame is in, if that page is there.
+select max(place) from pages where place between ? and ?;
+
+-- pages: from one place on to another, in order.
+select place, at, size, coding, body from pages where place between ? and ? order by place;
+
+-- oldest: the first pages of a room, without what is in them.
+select place, last, at from pages where place between ? and ? order by place limit ?;
+
+-- drop_pages: some, for good.
+delete from pages where place between ? and ?;
+
+-- rooms: all of them, the oldest first.
+select session, agent, command, cwd, agent_session, opened_at, closed_at from rooms order by opened_at, session;
+
+-- room: one of them.
+select session, agent, command, cwd, agent_session, opened_at, closed_at from rooms where session = ?;
+
+-- put_room: a new one, or what is new of one.
+insert into rooms (session, agent, command, cwd, agent_session, opened_at, closed_at) values (?, ?, ?, ?, ?, ?, ?)
+on conflict (session) do update set
+    agent = excluded.agent, command = excluded.command, cwd = excluded.cwd, agent_session = excluded.agent_session,
+    opened_at = excluded.opened_at, closed_at = excluded.closed_at;
+
+-- drop_room: one less.
+delete from rooms where session = ?;

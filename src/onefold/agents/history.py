@@ -1,0 +1,93 @@
+"""What was said in a session, as the updates by which an agent would tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from onefold.agents.book import begins
+from onefold.journal import view
+from onefold.journal.seam import Transaction
+from onefold.messages import encode
+from onefold.messages.codecs import convert
+from onefold.model import MESSAGE, TURN_STARTED, Json, Record
+from onefold.store import Store
+
+PAGE = 500
+MOST = 5_000
+"""Messages that one answer holds; the newest of them."""
+MOST_BYTES = 32 << 20
+"""And what they have together, about."""
+
+
+class Moment(NamedTuple):
+    """Where history ends and frames begin, for one who comes: none is told twice, and none left out."""
+
+    frame: int
+    """All that was said up to this frame is in the journal. What comes from later ones is told by them."""
+    record: int
+
+
+def replay(store: Store, session: str, at: Moment) -> list[Json]:
+    """The whole conversation in view, for a client that loads it."""
+    return [update for record in _messages(store, session, at, whole=True) for update in _updates(record)]
+
+
+def replayed(store: Store, session: str, at: Moment, *, whole: bool, newest: bool) -> list[Json]:
+    """The same with the records' numbers: all of it, or the segment in force with the turn that leads into it."""
+    told: list[Json] = [
+        {"number": record.number, "at": record.at, "turn": record.turn, "update": update}
+        for record in _messages(store, session, at, whole=whole)
+        for update in _updates(record)
+    ]
+    return told[::-1] if newest else told
+
+
+def _messages(store: Store, session: str, at: Moment, *, whole: bool) -> list[Record]:
+    def look(tx: Transaction) -> list[Record]:
+        state = view.known(tx, session)
+        head = tx.segment(session, state.head)
+        hidden = head.hidden if head is not None else ()
+        found: list[Record] = []
+        size = 0
+        for record in _backwards(tx, session, at.record + 1):
+            if len(found) >= MOST or size > MOST_BYTES or (not whole and _is_over(record, state.head, found)):
+                break
+            if record.kind == MESSAGE and not view.is_hidden(hidden, record.number) and begins(record) <= at.frame:
+                found.append(record)
+                size += len(encode(record.body))
+        return found[::-1]
+
+    return store.journal.backend.read(look)
+
+
+def _is_over(record: Record, head: int, found: list[Record]) -> bool:
+    """Whether the segment has no more: a turn that crosses its boundary is in view from its beginning on."""
+    if record.number > head:
+        return False
+    crosses = found[-1].turn if found else None
+    if crosses is None:
+        return True
+    return record.kind == TURN_STARTED if record.turn == crosses else record.kind == MESSAGE
+
+
+def _backwards(tx: Transaction, session: str, stop: int) -> Iterator[Record]:
+    while stop > 1:
+        start = max(1, stop - PAGE)
+        yield from reversed(view.records(tx, session, start, stop, PAGE))
+        stop = start
+
+
+def _updates(record: Record) -> list[Json]:
+    body = record.body
+    if record.format == "acp" and isinstance(body, dict):
+        if "sessionUpdate" in body:
+            content = body.get("content")
+            if body["sessionUpdate"].endswith("_chunk") and isinstance(content, list):
+                return [{**body, "content": block} for block in content]
+            return [body]
+        blocks = body.get("prompt")
+        return [
+            {"sessionUpdate": "user_message_chunk", "content": b} for b in (blocks if isinstance(blocks, list) else [])
+        ]
+    return convert([(record.format or "plain", body)], "acp")

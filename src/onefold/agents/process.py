@@ -1,0 +1,313 @@
+"""A room's agent as a process: started, spoken to, taken up again after it died."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from onefold.agents import witnesses
+from onefold.agents.child import Child, ChildGone, Ended
+from onefold.agents.frames import RoomRow
+from onefold.agents.refused import AUTH_REQUIRED, BUSY, Refused
+from onefold.agents.spec import Agent, AgentUnusable
+from onefold.agents.wire import Frame, request
+from onefold.errors import OnefoldError
+from onefold.model import Json
+
+if TYPE_CHECKING:
+    from onefold.agents.room import Room
+
+log = logging.getLogger("onefold.agents")
+
+ANSWER = 120.0
+"""Seconds within which an agent has to answer what is no prompt; a first start may have to install it."""
+BACKOFF = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+STEADY = 60.0
+"""An agent that has lived so long is started again at once when it dies."""
+GIVE_UP = 6
+"""Deaths in a row after which it is started again only when somebody asks for something."""
+
+_SECRET = frozenset({"authenticate"})
+"""Neither these nor their answers are kept."""
+
+Then = Callable[[Frame], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class _Call:
+    """A request to the agent that is not answered yet."""
+
+    future: asyncio.Future[Frame]
+    secret: bool
+    then: Then | None
+
+
+class Process:
+    """The agent of a room, one process after another."""
+
+    def __init__(self, room: Room, agent: Agent, *, cwd: str, servers: Sequence[Json]) -> None:
+        self.agent = agent
+        self.cwd = cwd
+        self.session: str | None = None
+        """The agent's own id of the session."""
+        self.initialized: dict[str, Json] = {}
+        """What it answered to `initialize`."""
+        self.opened: dict[str, Json] = {}
+        """What it answered to the session's beginning."""
+        self.greeted = asyncio.Event()
+        self.handover = False
+        """It knows nothing of what was said: the next prompt has to tell it."""
+        self.replaying = False
+        self._room = room
+        self._servers = list(servers)
+        self._child: Child | None = None
+        self._rising: asyncio.Task[None] | None = None
+        self._again: asyncio.TimerHandle | None = None
+        self._authenticated = asyncio.Event()
+        self._starts = 0
+        self._steady: float | None = None
+        """Since when it can be talked to."""
+        self._deaths = 0
+        self._ids = 0
+        self._calls: dict[int, _Call] = {}
+
+    @property
+    def runs(self) -> bool:
+        return self._child is not None
+
+    # ------------------------------------------------------------------ up and down
+
+    def rise(self) -> None:
+        """Starts the agent, if it does not run and is not being started."""
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        if self._room.phase == "closed" or self._child is not None:
+            return
+        if self._rising is not None and not self._rising.done():
+            return
+        self._room.rises()
+        self._rising = asyncio.create_task(self._bring_up(), name=f"agent of {self._room.session}")
+
+    def rise_later(self) -> None:
+        """Starts it again after it died: at once, and then ever later if it goes on dying."""
+        since, self._steady = self._steady, None
+        lived = since is not None and self._room.around.clock() - since > STEADY
+        self._deaths = 0 if lived else self._deaths + 1
+        if self._deaths >= GIVE_UP:
+            why = "the agent dies again and again; it is started when somebody asks for something"
+            log.error(why, extra={"session": self._room.session})
+            self._room.given_up()
+            return
+        wait = BACKOFF[min(self._deaths, len(BACKOFF) - 1)]
+        self._again = asyncio.get_running_loop().call_later(wait, self.rise)
+
+    async def end(self) -> None:
+        """For good."""
+        if self._again is not None:
+            self._again.cancel()
+        if self._rising is not None:
+            self._rising.cancel()
+            await asyncio.gather(self._rising, return_exceptions=True)
+        child, self._child = self._child, None
+        if child is not None:
+            await child.end()
+
+    async def _bring_up(self) -> None:
+        try:
+            await self._start()
+        except (OnefoldError, TimeoutError, OSError) as trouble:
+            why = str(trouble) or f"it did not answer within {ANSWER:.0f} seconds"
+            child, self._child = self._child, None
+            if child is None and self._began_and_ended:
+                return  # its end was heard of already
+            if child is not None:
+                ended = await child.end()
+                why = f"{why} ({ended.cause})" if ended.cause else why
+            why = self._room.tape.line(why)
+            await self._room.post(self._room.agent_gone, f"the agent could not be started: {why}", {"cause": why})
+
+    async def _start(self) -> None:
+        self._starts += 1
+        self._began_and_ended = False
+        post, room = self._room.post, self._room
+        child: Child | None = None
+        self._child = child = await Child.start(
+            self.agent.command,
+            env=self.agent.env,
+            cwd=self.agent.cwd or self.cwd,
+            on_frame=lambda frame: post(room.heard, frame),
+            on_line=lambda line: post(room.logged, line),
+            on_noise=lambda line: post(room.noise, line),
+            on_end=partial(post, self._ended, self._starts),
+        )
+        hello = {
+            "protocolVersion": 1,
+            "clientCapabilities": {
+                "fs": {"readTextFile": False, "writeTextFile": False},
+                "terminal": False,
+                **witnesses.COMPACTION_CAPABILITY,
+            },
+            "clientInfo": {"name": "onefold", "title": "onefold", "version": "1"},
+        }
+        self.initialized = _result(await self.ask("initialize", hello), "initialize")
+        self._room.compactions.watch(witnesses.family(self.initialized, self.agent.command))
+        self.greeted.set()
+        how = await self._begin_session()
+        await post(self._is_ready, child.pid, how)
+
+    async def _begin_session(self) -> str:
+        """Takes the agent's own session up again, by the best way it has; else a new one, which is told the context."""
+        room = self._room
+        row = await room.in_thread(lambda: room.around.frames.room(room.session))
+        before = self.session or (row.agent_session if row is not None else None)
+        place = {"cwd": self.cwd, "mcpServers": self._servers}
+        for method in self._ways_back() if before is not None else ():
+            answer = await self._opened(method, {"sessionId": before, **place})
+            if "error" not in answer.body:
+                self.opened = {**self.opened, **_result(answer, method)}
+                self.session = before
+                return method.removeprefix("session/")
+            said = answer.body["error"]
+            log.warning("the agent could not take its session up: %s", said, extra={"session": room.session})
+        answer = await self._opened("session/new", place)
+        self.opened = _result(answer, "session/new")
+        self.session = str(self.opened.get("sessionId"))
+        self.handover = before is not None or (await room.in_thread(room.book.state)).messages > 0
+        return "handover" if self.handover else "new"
+
+    async def _opened(self, method: str, params: dict[str, Json]) -> Frame:
+        """Asks for a session; if the agent wants somebody to log in first, waits until somebody did."""
+        while True:
+            # At a resume too: Hermes tells the whole history then, though ACP says not to.
+            self.replaying = method != "session/new"
+            answer = await self.ask(method, params, then=self._replayed)
+            failed = answer.body.get("error")
+            if not (isinstance(failed, dict) and failed.get("code") == AUTH_REQUIRED and self._has_a_way_in()):
+                return answer
+            self._authenticated.clear()
+            self._room.locked(str(failed.get("message") or "the agent wants somebody to log in"))
+            await self._authenticated.wait()
+
+    def _has_a_way_in(self) -> bool:
+        return bool(self.initialized.get("authMethods"))
+
+    def authenticated(self) -> None:
+        """Somebody has logged in: the session is asked for again, and who wants it waits for that."""
+        if self._room.phase == "locked":
+            self._room.rises()
+        self._authenticated.set()
+
+    def _ways_back(self) -> Iterator[str]:
+        able = self.initialized.get("agentCapabilities")
+        able = able if isinstance(able, dict) else {}
+        more = able.get("sessionCapabilities")
+        if isinstance(more, dict) and more.get("resume") is not None:
+            yield "session/resume"
+        if able.get("loadSession"):
+            yield "session/load"
+
+    async def _replayed(self, answer: Frame) -> None:
+        self.replaying = False
+
+    async def _is_ready(self, pid: int, how: str) -> None:
+        if self._child is None or self._room.phase == "closed":
+            return
+        room, own = self._room, self.session or ""
+        info = self.initialized.get("agentInfo")
+        name, command = self.agent.name, list(self.agent.command)
+        body = {
+            "agent": name, "command": command, "cwd": self.cwd, "pid": pid, "how": how, "session": own,
+            "info": info if isinstance(info, dict) else None,
+        }  # fmt: skip
+        await room.in_thread(partial(room.book.alias, own))
+        room.tape.record = await room.in_thread(partial(room.book.started, body))
+        row = RoomRow(room.session, name, command, self.cwd, own, room.around.clock(), None)
+        await room.in_thread(lambda: room.around.frames.put_room(row))
+        self._steady = room.around.clock()
+        await room.agent_ready(how)
+
+    async def _ended(self, start: int, ended: Ended) -> None:
+        if start != self._starts or self._began_and_ended:
+            return
+        self._began_and_ended = True
+        if self._child is None:
+            return  # it was ended on purpose
+        self._child = None
+        cause = self._room.tape.line(ended.cause)  # it has the last lines of stderr
+        body: dict[str, Json] = {"code": ended.code, "signal": ended.signal, "cause": cause}
+        await self._room.agent_gone(cause, body)
+
+    _began_and_ended = False
+
+    def gone(self, why: str) -> None:
+        """Nobody answers any more."""
+        for call in self._calls.values():
+            if not call.future.done():
+                call.future.set_exception(Refused(f"the agent ended: {why}"))
+                call.future.exception()  # a prompt's future is waited for by nobody: its turn says how it ended
+        self._calls.clear()
+        self.replaying = False
+        self.greeted.clear()
+
+    # ------------------------------------------------------------------ speaking to it
+
+    async def ask(self, method: str, params: Json, *, then: Then | None = None) -> Frame:
+        """Asks it something, and waits for the answer. Not in the room's own task, which has to hear it."""
+        async with asyncio.timeout(ANSWER):
+            return await self.request(method, params, then=then)
+
+    def request(self, method: str, params: Json, *, then: Then | None = None) -> asyncio.Future[Frame]:
+        """Asks it something. `then` is done in the room's own task, right when the answer comes."""
+        self._ids += 1
+        id = self._ids
+        self._calls[id] = made = _Call(asyncio.get_running_loop().create_future(), method in _SECRET, then)
+        try:
+            self.send(request(id, method, params))
+        except Refused:
+            del self._calls[id]
+            raise
+        return made.future
+
+    def send(self, frame: Frame) -> None:
+        if self._child is None:
+            raise Refused(f"the agent {self.agent.name!r} is not there")
+        if frame.method not in _SECRET:
+            self._room.tape.keep("out", frame)
+        self._room.compactions.sent(frame)
+        try:
+            self._child.send(frame)
+        except ChildGone as gone:
+            raise Refused(str(gone)) from None
+
+    async def answered(self, frame: Frame) -> None:
+        """The agent answers a request of ours."""
+        call = self._calls.pop(frame.id, None) if isinstance(frame.id, int) else None
+        if call is None or not call.secret:
+            self._room.tape.keep("in", frame)
+        if call is None:
+            return
+        if call.then is not None:
+            await call.then(frame)
+        if not call.future.done():
+            call.future.set_result(frame)
+
+    def own(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Parameters as the agent knows them: with its own id of the session."""
+        return {**params, "sessionId": self.session} if "sessionId" in params else params
+
+
+def _result(answer: Frame, method: str) -> dict[str, Json]:
+    failed = answer.body.get("error")
+    if failed is not None:
+        said = failed.get("message") if isinstance(failed, dict) else failed
+        raise AgentUnusable(f"the agent refused {method}: {said}")
+    value = answer.body.get("result")
+    return value if isinstance(value, dict) else {}
+
+
+__all__ = ["BUSY", "Process"]

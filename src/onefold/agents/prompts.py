@@ -1,0 +1,297 @@
+"""Prompts: one at a time, the others in a bounded queue that outlives everybody, and the turn of the one that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from onefold.agents.handover import handover
+from onefold.agents.members import Member
+from onefold.agents.refused import BUSY, FORBIDDEN, Refused
+from onefold.agents.wire import Frame, error, notification
+from onefold.agents.witnesses import asks_to_compact
+from onefold.errors import OnefoldError, TurnLost
+from onefold.model import Held, Json, Outcome, Record, TurnClaim
+
+if TYPE_CHECKING:
+    from onefold.agents.room import Room
+
+log = logging.getLogger("onefold.agents")
+
+QUEUE = 32
+"""Prompts that wait at most."""
+
+
+class Prompted(NamedTuple):
+    """A prompt on its way: its number once it is on disk (None: it is none that waits), and its end as the agent said
+    it."""
+
+    accepted: asyncio.Future[int | None]
+    ended: asyncio.Future[Json]
+
+
+@dataclass(slots=True)
+class Turn:
+    """The turn that the agent is in."""
+
+    claim: TurnClaim
+    owner: str
+    prompt: int
+    """The number of the queued prompt; 0 if onefold itself asked, for a compaction."""
+    cancelled: bool = False
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Who waits for the end of a prompt, and what exactly was sent."""
+
+    params: dict[str, Json]
+    member: Member
+    futures: list[asyncio.Future[Json]] = field(default_factory=list)
+
+
+class Prompts:
+    """All of it is used in the room's own task."""
+
+    def __init__(self, room: Room) -> None:
+        self.turn: Turn | None = None
+        self.queued: list[Json] = []
+        """What waits, as clients are told it."""
+        self.held = False
+        """Another writer has the turn that the next prompt waits for."""
+        self._room = room
+        self._waiting: dict[int, _Waiting] = {}
+        self._steered: int | None = None
+
+    # ------------------------------------------------------------------ coming in
+
+    async def take(self, member: Member, params: dict[str, Json], first: bool, asked: Prompted) -> None:
+        """A prompt of a client. It is on disk before the agent gets it."""
+        try:
+            instructions = asks_to_compact(params.get("prompt"))
+            if instructions is not None:
+                if not member.may_compact:
+                    raise Refused("this token may not compact; one with that scope may", FORBIDDEN)
+                asked.accepted.set_result(None)
+                await self._room.compactions.asked("manual", instructions or None, member.name, asked.ended)
+                return
+            number = await self._queue(member, params, asked.ended)
+            asked.accepted.set_result(number)
+            if number is not None and first:
+                self._steered = number
+                await self.cancel(member.name, member)
+            await self.next()
+        except OnefoldError as refused:
+            refuse(asked.ended, refused)
+            if not asked.accepted.done():
+                asked.accepted.set_exception(refused)
+
+    async def _queue(self, member: Member, params: dict[str, Json], ended: asyncio.Future[Json]) -> int | None:
+        room = self._room
+        if len(self.queued) >= QUEUE:
+            raise Refused(f"{QUEUE} prompts wait already; wait until one is done, or take one back")
+        kept = room.tape.redacted(notification("session/prompt", {"prompt": params.get("prompt")}))
+        said = kept.params.get("prompt") if kept is not None else None
+        body = {"prompt": said if isinstance(said, list) else []}
+        key = _own_meta(params).get("key")
+        number = await room.in_thread(
+            partial(room.book.queue, body, actor=member.name, key=key if isinstance(key, str) else None)
+        )
+        await self.changed()
+        runs = self.turn is not None and self.turn.prompt == number
+        if not runs and all(q["input"] != number for q in self.queued):
+            fulfil(ended, {"stopReason": "end_turn", "_meta": {"onefold": {"duplicate": True}}})
+            return None  # the same key, and its turn is over
+        self._waiting.setdefault(number, _Waiting(params, member)).futures.append(ended)
+        return number
+
+    async def changed(self) -> None:
+        """The queue is not as it was."""
+        waiting = await self._room.in_thread(self._room.book.queued)
+        self.queued = [_shown(r) for r in waiting]
+        self._room.tape.tell("onefold/queue_changed", {"queue": self.queued})
+
+    async def unqueue(self, member: Member, number: int, done: asyncio.Future[Json]) -> None:
+        """Takes a prompt back that waits."""
+        room = self._room
+        taken = await room.in_thread(partial(room.book.unqueue, number, actor=member.name))
+        if taken:
+            self._settle(number, {"stopReason": "cancelled"})
+            await self.changed()
+        done.set_result({"unqueued": taken})
+
+    # ------------------------------------------------------------------ the turn
+
+    async def next(self) -> None:
+        """Gives the agent what it has to do next, if it is free: a compaction that was asked for, or a prompt."""
+        room = self._room
+        if self.turn is not None or room.phase != "ready":
+            return
+        if await room.compactions.begin_wanted():
+            return
+        waiting = await room.in_thread(room.book.queued)
+        if not waiting:
+            return
+        chosen = next((r for r in waiting if r.number == self._steered), waiting[0])
+        owner = chosen.actor or "somebody"
+        if not await self.begin(owner, chosen.number):
+            return
+        self._steered = None
+        record = await room.in_thread(partial(room.book.take, self._claim, chosen.number))
+        if record is None:
+            await self.end("cancelled", "its prompt was taken back", Frame({}))
+            return
+        try:
+            await self._run(record, chosen.number)
+        except OnefoldError as trouble:  # nothing was sent, so nobody would ever end the turn
+            await self.end("failed", str(trouble), error(None, BUSY, str(trouble)))
+
+    async def begin(self, owner: str, prompt: int) -> bool:
+        """Begins a turn; False if another writer has it, and the journal will tell when that is over."""
+        room = self._room
+        await room.tape.all_said()
+        claim = await room.in_thread(partial(room.book.begin, owner=owner))
+        self.held = isinstance(claim, Held)
+        if isinstance(claim, Held):
+            return False
+        self.turn = Turn(claim, owner, prompt)
+        room.tape.claim = claim
+        room.compactions.turn_began()
+        return True
+
+    @property
+    def _claim(self) -> TurnClaim:
+        if self.turn is None:
+            raise Refused("no turn is open")
+        return self.turn.claim
+
+    async def _run(self, record: Record, number: int) -> None:
+        room, claim = self._room, self._claim
+        room.tape.record = record.number
+        waiting = self._waiting.get(number)
+        params = dict(waiting.params) if waiting is not None else dict(record.body)
+        blocks = params.get("prompt")
+        blocks = blocks if isinstance(blocks, list) else []
+        for block in blocks:
+            said = {"sessionUpdate": "user_message_chunk", "content": block}
+            room.tape.tell("session/update", {"update": said}, but=waiting.member if waiting is not None else None)
+        owner = self.turn.owner if self.turn is not None else ""
+        room.tape.tell("onefold/turn_started", {"turn": claim.id, "owner": owner, "record": record.number})
+        await self.changed()
+        if room.process.handover:
+            context = await room.in_thread(lambda: room.around.store.session(room.session).context())
+            told = handover(context, before=record.number)
+            params["prompt"] = [told, *blocks] if told is not None else blocks
+            room.process.handover = False
+        await self.send(params)
+
+    async def send(self, params: dict[str, Json]) -> None:
+        process = self._room.process
+        try:
+            process.request("session/prompt", {**params, "sessionId": process.session}, then=self._answered)
+        except Refused as gone:
+            await self.end("interrupted", str(gone), error(None, BUSY, str(gone)))
+
+    async def _answered(self, frame: Frame) -> None:
+        room = self._room
+        await room.tape.all_said()
+        await room.compactions.turn_ends()
+        outcome, cause = _outcome(room.tape.redacted(frame) or Frame({k: {} for k in frame.body if k == "error"}))
+        by_us = self.turn is not None and not self.turn.prompt
+        await self.end(outcome, cause, frame)
+        if by_us:
+            room.compactions.not_yet(cause or "the agent ended the turn without compacting")
+        await self.next()
+
+    async def end(self, outcome: Outcome, cause: str | None, frame: Frame) -> None:
+        """The turn is over, as the agent says it in a frame, or as we have to say it for the agent."""
+        room, turn = self._room, self.turn
+        if turn is None:
+            return
+        await room.questions.withdraw()
+        self.turn = room.tape.claim = None
+        try:
+            await room.in_thread(partial(room.book.settle, turn.claim, outcome, cause))
+        except TurnLost as lost:
+            log.warning("the turn was ended by somebody else: %s", lost, extra={"session": room.session})
+        told: dict[str, Json] = {"turn": turn.claim.id, "outcome": outcome}
+        if cause is not None:
+            told["cause"] = cause
+        room.tape.tell("onefold/turn_settled", told)
+        await room.tape.commit()
+        if turn.prompt:
+            self._settle(turn.prompt, _failure(frame) or frame.body.get("result"))
+
+    def _settle(self, number: int, how: Json | Refused) -> None:
+        waiting = self._waiting.pop(number, None)
+        for future in waiting.futures if waiting is not None else ():
+            if isinstance(how, Refused):
+                refuse(future, how)
+            else:
+                fulfil(future, how)
+
+    async def cancel(self, by: str, member: Member | None = None) -> None:
+        """Asks the agent to stop what it is at."""
+        room = self._room
+        if self.turn is None or self.turn.cancelled:
+            return
+        self.turn.cancelled = True
+        room.tape.tell("onefold/cancelling", {"by": by})
+        room.process.send(notification("session/cancel", {"sessionId": room.process.session}))
+        await room.questions.withdraw("cancelled", member)
+
+    async def look(self) -> None:
+        """Says that the turn's writer lives; if somebody ended the turn from outside, the agent is told."""
+        room, turn = self._room, self.turn
+        if turn is not None and await room.in_thread(partial(room.book.renew, turn.claim)) is None:
+            await self.cancel("somebody else")
+
+    def concerns(self, turn: int) -> bool:
+        """Whether the room has to look, now that this turn is open in the journal (0: none). From any thread."""
+        mine = self.turn
+        if mine is not None:
+            return not mine.cancelled and mine.claim.number != turn
+        return self.held and not turn
+
+
+def _outcome(frame: Frame) -> tuple[Outcome, str | None]:
+    failed = frame.body.get("error")
+    if failed is not None:
+        return "failed", str(failed.get("message") if isinstance(failed, dict) else failed)
+    value = frame.body.get("result")
+    reason = value.get("stopReason") if isinstance(value, dict) else None
+    if reason == "cancelled":
+        return "cancelled", "it was cancelled"
+    return "settled", None if reason in (None, "end_turn") else str(reason)
+
+
+def _failure(frame: Frame) -> Refused | None:
+    failed = frame.body.get("error")
+    if not isinstance(failed, dict):
+        return None
+    code = failed.get("code")
+    return Refused(str(failed.get("message")), code if isinstance(code, int) else BUSY, failed.get("data"))
+
+
+def _shown(record: Record) -> dict[str, Json]:
+    return {"input": record.number, "by": record.actor, "at": record.at, "prompt": record.body.get("prompt")}
+
+
+def _own_meta(params: dict[str, Json]) -> dict[str, Json]:
+    meta = params.get("_meta")
+    own = meta.get("onefold") if isinstance(meta, dict) else None
+    return own if isinstance(own, dict) else {}
+
+
+def fulfil(future: asyncio.Future[Json], value: Json) -> None:
+    """Who waited for it may be gone."""
+    if not future.done():
+        future.set_result(value)
+
+
+def refuse(future: asyncio.Future[Json], why: OnefoldError) -> None:
+    if not future.done():
+        future.set_exception(why)

@@ -1,0 +1,123 @@
+"""What an agent asks: put to everybody who may answer, and answered once."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from onefold.agents.members import Member, translated
+from onefold.agents.refused import BUSY, Refused
+from onefold.agents.wire import METHOD_NOT_FOUND, Frame, error, notification, request
+from onefold.model import Json
+
+if TYPE_CHECKING:
+    from onefold.agents.room import Room
+
+_WITHHELD = ("fs/", "terminal/")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    id: str
+    asked_as: str | int
+    """The agent's own id of its request."""
+    method: str
+    params: dict[str, Json]
+    at: float
+
+
+class Questions:
+    """Those of a room that wait for an answer. All of it is used in the room's own task."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._waiting: dict[str, Question] = {}
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._waiting
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def shown(self) -> list[Json]:
+        return [{"question": q.id, "method": q.method, "params": q.params, "at": q.at} for q in self._waiting.values()]
+
+    async def asked(self, frame: Frame) -> None:
+        """The agent asks. It is in the journal before anybody is asked."""
+        room, method, id = self._room, frame.method or "", frame.id
+        room.tape.keep("in", frame)
+        if id is None:
+            return
+        if method.startswith(_WITHHELD):
+            room.process.send(error(id, METHOD_NOT_FOUND, f"{method}: onefold gives agents no files and no terminals"))
+            return
+        await room.tape.all_said()
+        question = Question(room.book.journal.new_id(), id, method, frame.params, room.around.clock())
+        kept = room.tape.redacted(frame)
+        params = kept.params if kept is not None else {}
+        room.tape.record = await room.in_thread(partial(room.book.asked, question.id, method, params, room.tape.claim))
+        self._waiting[question.id] = question
+        for member in room.members:
+            self._put(member, question)
+        room.tape.tell("onefold/question_asked", {"question": question.id, "method": method, "params": frame.params})
+
+    def put_all(self, member: Member) -> None:
+        """To one who comes late."""
+        for question in self._waiting.values():
+            self._put(member, question)
+
+    def _put(self, member: Member, question: Question) -> None:
+        if member.may_write and member.live:
+            member.send(request(question.id, question.method, translated(question.params, self._room.session)))
+
+    async def answer(self, member: Member, frame: Frame) -> None:
+        """A client's answer. The first one wins; one that is an error only if nobody else can give another."""
+        question = self._waiting.get(str(frame.id))
+        if question is None or not member.may_write:
+            return
+        if "error" in frame.body:
+            member.declined.add(question.id)
+            if any(m.may_write and question.id not in m.declined for m in self._room.members):
+                return
+        said = {k: v for k, v in frame.body.items() if k in ("result", "error")}
+        await self._settle(question, "answered", said, member)
+
+    async def taken_back(self, asked_as: Json) -> None:
+        """The agent itself wants no answer any more."""
+        for question in list(self._waiting.values()):
+            if question.asked_as == asked_as:
+                await self._settle(question, "withdrawn", None, None)
+
+    async def withdraw(self, outcome: str = "withdrawn", by: Member | None = None) -> None:
+        """Nobody need answer any more: the turn is over, or somebody cancels it."""
+        for question in list(self._waiting.values()):
+            await self._settle(question, outcome, None, by)
+
+    async def _settle(self, question: Question, outcome: str, said: dict[str, Json] | None, by: Member | None) -> None:
+        room = self._room
+        self._waiting.pop(question.id, None)
+        actor = by.name if by is not None else None
+        kept = room.tape.redacted(Frame({"jsonrpc": "2.0", "id": question.id, **said})) if said is not None else None
+        answer = {k: v for k, v in kept.body.items() if k in ("result", "error")} if kept is not None else None
+        room.tape.record = await room.in_thread(
+            partial(room.book.answered, question.id, outcome, answer=answer, actor=actor)
+        )
+        body = said if said is not None else _no_answer(question.method)
+        with contextlib.suppress(Refused):  # it is gone, and asks no more
+            room.process.send(Frame({"jsonrpc": "2.0", "id": question.asked_as, **body}))
+        for member in room.members:
+            if member is not by and member.may_write:
+                member.send(notification("$/cancel_request", {"requestId": question.id}))
+        told: dict[str, Json] = {"question": question.id, "outcome": outcome}
+        if actor is not None:
+            told["by"] = actor
+        room.tape.tell("onefold/question_settled", told)
+
+
+def _no_answer(method: str) -> dict[str, Json]:
+    """What the agent is told when nobody answered."""
+    if method == "session/request_permission":
+        return {"result": {"outcome": {"outcome": "cancelled"}}}
+    return {"error": {"code": BUSY, "message": "nobody answered: the question was withdrawn"}}

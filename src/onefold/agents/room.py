@@ -1,0 +1,420 @@
+"""A room: one agent, one session, any number of clients.
+
+All that happens in a room happens in one task, in the order it came: what the agent says, what clients ask, what the
+journal tells. Nothing is passed on before it is kept: a prompt, a question and the end of a turn are in the journal,
+every frame is among the raw ones. So whoever is told a number can resume from it, whatever crashes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Literal, Protocol, TypeVar
+
+from onefold.agents import witnesses
+from onefold.agents.book import Book
+from onefold.agents.compactions import Compactions
+from onefold.agents.frames import Frames
+from onefold.agents.history import Moment
+from onefold.agents.members import Member, Members, Told
+from onefold.agents.process import ANSWER, Process
+from onefold.agents.prompts import Prompted, Prompts
+from onefold.agents.questions import Questions
+from onefold.agents.refused import AUTH_REQUIRED, BUSY, Refused
+from onefold.agents.spec import Agent, Redact
+from onefold.agents.tape import Tape
+from onefold.agents.wire import Frame, error, notification
+from onefold.errors import OnefoldError
+from onefold.model import Clock, Json
+from onefold.store import Store
+
+T = TypeVar("T")
+log = logging.getLogger("onefold.agents")
+
+AT_ONCE = 256
+"""What waits for a room at most; who brings more has to wait, and so does the agent."""
+
+_LATEST = frozenset(
+    {
+        "available_commands_update", "current_mode_update", "config_option_update", "session_info_update",
+        "usage_update", "plan",
+    }
+)  # fmt: skip
+"""Updates that say how it is now: a late joiner is told the newest of each."""
+
+Phase = Literal["starting", "locked", "ready", "down", "closed"]
+Work = Callable[[], Awaitable[None]]
+
+
+class Around(Protocol):
+    """What a room needs of the place it is in."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def frames(self) -> Frames: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def redact(self) -> Redact | None: ...
+    @property
+    def compact_at(self) -> float | None: ...
+
+    async def in_thread(self, work: Callable[[], T], /) -> T: ...
+
+
+class Room:
+    """Begin with `open`, end with `close`. Everything else may be called from the same event loop."""
+
+    def __init__(self, around: Around, session: str, agent: Agent, *, cwd: str, servers: Sequence[Json] = ()) -> None:
+        self.session = session
+        self.around = around
+        self.phase: Phase = "starting"
+        self.trouble: str | None = None
+        """Why the agent is not there, for people."""
+        self.in_thread = around.in_thread
+        self.members = Members(session, self._has_left)
+        self.book = Book(around.store, session)
+        self.tape = Tape(around.frames, self.book, self.members, around.redact, around.in_thread)
+        self.process = Process(self, agent, cwd=cwd, servers=servers)
+        self.prompts = Prompts(self)
+        self.questions = Questions(self)
+        self.compactions = Compactions(self)
+        self._inbox: asyncio.Queue[Work] = asyncio.Queue(AT_ONCE)
+        self._soon: list[Work] = []
+        self._task: asyncio.Task[None] | None = None
+        self._others: set[asyncio.Task[None]] = set()
+        self._decided = asyncio.Event()
+        """The agent can be talked to, or will not be."""
+        self._latest: dict[str, Frame] = {}
+
+    # ------------------------------------------------------------------ life
+
+    async def open(self) -> None:
+        """Takes up what an earlier process left, and starts the agent. Returns at once; `ready` waits for the agent."""
+        await self.in_thread(self.book.open)
+        left = await self.in_thread(self.book.left)
+        turn = await self.in_thread(partial(self.book.claim_of, left.turn)) if left.turn is not None else None
+        await self.tape.take_up(turn)
+        await self.in_thread(partial(self.book.settle_left, left, "onefold ended while the agent was at work"))
+        await self.compactions.take_up()
+        self.tape.record = (await self.in_thread(self.book.state)).last
+        await self.prompts.changed()
+        self._task = asyncio.create_task(self._run(), name=f"room {self.session}")
+        self.process.rise()
+
+    async def ready(self) -> None:
+        """Waits until the agent can be talked to."""
+        if self.phase == "down":
+            self.process.rise()
+        try:
+            async with asyncio.timeout(ANSWER):
+                await self._decided.wait()
+        except TimeoutError:
+            why = f": {self.trouble}" if self.trouble else ""
+            raise Refused(f"the agent {self.process.agent.name!r} is not there{why}") from None
+        if self.phase == "locked":
+            ways = self.process.initialized.get("authMethods")
+            raise Refused(self.trouble or "the agent wants somebody to log in", AUTH_REQUIRED, {"authMethods": ways})
+        if self.phase == "down":
+            raise Refused(f"the agent {self.process.agent.name!r} is not there: {self.trouble}")
+        if self.phase == "closed":
+            raise Refused(f"the room of session {self.session!r} is closed")
+
+    async def greeted(self) -> dict[str, Json]:
+        """What the agent answered to `initialize`."""
+        if self.phase == "down":
+            self.process.rise()
+        async with asyncio.timeout(ANSWER):
+            await self.process.greeted.wait()
+        return self.process.initialized
+
+    async def close(self, why: str = "onefold ended") -> None:
+        """Ends the agent, settles what is open, and lets go of everybody."""
+        if self.phase == "closed":
+            return
+        was_ready, self.phase = self.phase == "ready", "closed"
+        self._decided.set()
+        await self.process.end()
+        if self._task is not None and not self._task.done():
+            done = asyncio.Event()
+
+            async def last() -> None:
+                try:
+                    await self._settle_all(why, {"cause": why} if was_ready else None)
+                finally:
+                    done.set()
+
+            await self._inbox.put(last)
+            await done.wait()
+            self._task.cancel()
+        for task in self._others:
+            task.cancel()
+        for member in self.members:
+            member.outbox.close(why)
+
+    # ------------------------------------------------------------------ the one task
+
+    async def _run(self) -> None:
+        while True:
+            await self._do(await self._inbox.get())
+            for _ in range(AT_ONCE):
+                if self._inbox.empty():
+                    break
+                await self._do(self._inbox.get_nowait())
+            while self._soon:
+                await self._do(self._soon.pop(0))
+            await self._do(self.tape.commit)
+
+    async def _do(self, work: Work) -> None:
+        try:
+            await work()
+        except Exception as trouble:  # one step that fails must not end the room; what it was is said
+            known = isinstance(trouble, OnefoldError)
+            log.error(
+                "a step in a room failed: %s", trouble if known else type(trouble).__name__,
+                extra={"session": self.session}, exc_info=None if known else trouble,
+            )  # fmt: skip
+
+    async def post(self, work: Callable[..., Awaitable[None]], *given: Any) -> None:
+        """Has something done in the room's own task, after all that came before it. From within, use `soon`."""
+        await self._inbox.put(partial(work, *given))
+
+    def soon(self, work: Work) -> None:
+        """Has something done after the step that is being done."""
+        self._soon.append(work)
+
+    def later(self, seconds: float, work: Callable[..., Awaitable[None]], *given: Any) -> None:
+        """Has something done after a while."""
+        asyncio.get_running_loop().call_later(seconds, lambda: self._start(self.post(work, *given)))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
+
+    def poke(self) -> None:
+        """The journal has news, or time has passed."""
+        if self.phase != "closed" and not self._inbox.full():
+            self._inbox.put_nowait(self._look)
+
+    async def _look(self) -> None:
+        await self.compactions.look()
+        await self.prompts.look()
+        await self.prompts.next()
+
+    # ------------------------------------------------------------------ what the agent says
+
+    async def heard(self, frame: Frame) -> None:
+        await self.compactions.heard(witnesses.Heard(frame))
+        if frame.is_response:
+            await self.process.answered(frame)
+        elif frame.is_request:
+            await self.questions.asked(frame)
+        else:
+            if frame.method == "$/cancel_request":
+                await self.questions.taken_back(frame.params.get("requestId"))
+            self.tape.hear(frame, replayed=self.process.replaying)
+            kind = frame.update.get("sessionUpdate")
+            if kind in _LATEST:
+                self._latest[str(kind)] = frame
+                self.compactions.used(frame.update)
+
+    async def logged(self, line: str) -> None:
+        self.tape.keep("err", line)
+        await self.compactions.heard(witnesses.Line(line))
+
+    async def noise(self, line: str) -> None:
+        log.warning("the agent wrote a line that is no frame", extra={"session": self.session})
+        self.tape.keep("err", line)
+
+    def locked(self, why: str) -> None:
+        """The agent wants somebody to log in."""
+        self.phase, self.trouble = "locked", why
+        self._decided.set()
+
+    def rises(self) -> None:
+        """The agent is being started, or goes on with it."""
+        self.phase = "starting"
+        self._decided.clear()
+
+    def given_up(self) -> None:
+        """It is not started again before somebody asks for something."""
+        self._decided.set()
+
+    async def agent_ready(self, how: str) -> None:
+        await self.compactions.agent_started()
+        self.phase, self.trouble = "ready", None
+        self._decided.set()
+        self.tape.tell("onefold/agent_started", {"agent": self.process.agent.name, "how": how})
+        await self.prompts.next()
+
+    async def agent_gone(self, why: str, body: dict[str, Json]) -> None:
+        """The agent is not there any more: nothing of what it was at stays open. It is started again."""
+        if self.phase == "closed":
+            return
+        was_ready, self.phase = self.phase == "ready", "down"
+        self._decided.clear()
+        await self._settle_all(why, body if was_ready else None)
+        self.process.rise_later()
+
+    async def _settle_all(self, why: str, body: dict[str, Json] | None) -> None:
+        self.trouble = why
+        await self.tape.all_said()
+        await self.questions.withdraw()
+        await self.compactions.agent_died(why)
+        await self.prompts.end("interrupted", why, error(None, BUSY, f"the agent ended: {why}"))
+        self.process.gone(why)
+        if body is not None:
+            self.tape.record = await self.in_thread(partial(self.book.ended, body))
+        self.tape.tell("onefold/agent_ended", {"cause": why})
+        await self.tape.commit()
+        log.warning("the agent ended", extra={"session": self.session, "cause": why})
+
+    # ------------------------------------------------------------------ what clients ask
+
+    async def prompt(self, member: Member, params: dict[str, Json], *, first: bool = False) -> Prompted:
+        """Asks for a turn; `first` ends the running one for it, and comes before all that wait."""
+        loop = asyncio.get_running_loop()
+        asked = Prompted(loop.create_future(), loop.create_future())
+        if self.phase == "down":
+            self.process.rise()
+        await self._ask(self.prompts.take, member, params, first, asked)
+        return asked
+
+    async def _ask(self, work: Callable[..., Awaitable[None]], *given: Any) -> None:
+        if self.phase == "closed":
+            raise Refused(f"the room of session {self.session!r} is closed")
+        await self.post(work, *given)
+
+    async def unqueue(self, member: Member, number: int) -> Json:
+        """Takes a prompt back that waits."""
+        done: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        await self._ask(self.prompts.unqueue, member, number, done)
+        return await done
+
+    async def cancel(self, member: Member) -> None:
+        """Asks the agent to stop what it is at."""
+        await self._ask(self.prompts.cancel, member.name, member)
+
+    async def answer(self, member: Member, frame: Frame) -> None:
+        """A client's answer to a question of the agent."""
+        await self._ask(self.questions.answer, member, frame)
+
+    async def compact(self, trigger: str, instructions: str | None, actor: str | None) -> Json:
+        """Has the agent compact, whoever else asks too, and says how it ended."""
+        ended: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        await self._ask(self.compactions.asked, trigger, instructions, actor, ended)
+        return await ended
+
+    async def forward(self, method: str, params: dict[str, Json]) -> Frame:
+        """Asks the agent something that onefold does not know, and gives its answer as it is."""
+        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+
+        async def work() -> None:
+            try:
+                self.process.request(method, self.process.own(params)).add_done_callback(partial(_copy, answer))
+            except OnefoldError as refused:
+                answer.set_exception(refused)
+
+        await self._ask(work)
+        return await answer
+
+    async def notify(self, method: str, params: dict[str, Json]) -> None:
+        async def work() -> None:
+            self.process.send(notification(method, self.process.own(params)))
+
+        await self._ask(work)
+
+    # ------------------------------------------------------------------ coming and going
+
+    async def moment(self) -> Moment:
+        """Where what is in the journal ends and what a client has to be given as frames begins, at one moment."""
+        found: asyncio.Future[Moment] = asyncio.get_running_loop().create_future()
+
+        async def work() -> None:
+            try:
+                await self.tape.commit()
+                state = await self.in_thread(self.book.state)
+                found.set_result(Moment(self.tape.folded_up_to, state.last))
+            except OnefoldError as trouble:
+                found.set_exception(trouble)
+
+        await self._ask(work)
+        return await found
+
+    async def join(
+        self, member: Member, first: Callable[[], None], *, after: int | None = None, new: bool = True
+    ) -> None:
+        """Lets a client in. `first` answers its request, at the very number from which it then hears everything.
+
+        With `after`, it is given the frames after that number; without, it hears from now on. One that is `new` is told
+        how it is now.
+        """
+        done = asyncio.Event()
+
+        async def work() -> None:
+            try:
+                await self.tape.commit()
+                first()
+                member.last = self.tape.last if after is None else after
+                member.live = member.last >= self.tape.last
+                self.members.add(member)
+                self._presence()
+                if member.live:
+                    self._welcome(member, new=new)
+                else:
+                    self._start(self._catch_up(member, new=new))
+            finally:
+                done.set()
+
+        await self._ask(work)
+        await done.wait()
+
+    def _welcome(self, member: Member, *, new: bool) -> None:
+        """How it is now: the newest of what agents say once, and the questions that wait."""
+        for frame in self._latest.values() if new else ():
+            Told(frame, self.session, None).to(member)
+        self.questions.put_all(member)
+
+    async def _catch_up(self, member: Member, *, new: bool) -> None:
+        await self.tape.catch_up(member)
+        if member in self.members:
+            self._welcome(member, new=new)
+
+    def leave(self, member: Member) -> None:
+        self.members.drop(member)
+        if self.phase != "closed":
+            self._presence()
+
+    def _has_left(self, member: Member) -> None:
+        """It did not read, and was let go."""
+        self._presence()
+
+    def _presence(self) -> None:
+        told = notification("onefold/presence", {"sessionId": self.session, "clients": self.members.names()})
+        self.members.tell(told, None)
+
+    # ------------------------------------------------------------------ how it is
+
+    def standing(self) -> dict[str, Json]:
+        """What goes on here, for snapshots."""
+        return {
+            "agent": {"name": self.process.agent.name, "phase": self.phase, "trouble": self.trouble},
+            "questions": self.questions.shown(),
+            "queue": self.prompts.queued,
+            "clients": self.members.names(),
+        }
+
+
+def _copy(to: asyncio.Future[Frame], made: asyncio.Future[Frame]) -> None:
+    if to.done():
+        return
+    if made.cancelled():
+        to.cancel()
+    elif (trouble := made.exception()) is not None:
+        to.set_exception(trouble)
+    else:
+        to.set_result(made.result())

@@ -1,0 +1,128 @@
+"""Which agents there are: a command to run, where, and with what in its environment."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from onefold.agents.wire import Frame
+from onefold.errors import OnefoldError
+
+Redact = Callable[[Frame], Frame | None]
+"""What is kept of a frame: another one, or nothing. What is passed on is not touched by it."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_OPTIONS = ("command", "env", "cwd")
+
+
+class AgentUnusable(OnefoldError):
+    """An agent is not known, or cannot be run as its settings say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A program that speaks the Agent Client Protocol on its standard input and output."""
+
+    name: str
+    command: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Added to the environment; written nowhere."""
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """The agents of a config file."""
+
+    known: Mapping[str, Agent] = field(default_factory=dict)
+    redact: Redact | None = None
+    days: float = 30.0
+    """How long raw frames are kept."""
+
+    def named(self, name: str | None) -> Agent:
+        """An agent by its name; without one, the only one there is."""
+        if name is None:
+            if len(self.known) == 1:
+                return next(iter(self.known.values()))
+            there = f"there are {', '.join(sorted(self.known))}" if self.known else "the config file names none"
+            raise AgentUnusable(f"say which agent: {there}")
+        if name not in self.known:
+            there = ", ".join(sorted(self.known)) or "none"
+            raise AgentUnusable(f"there is no agent {name!r} in the config file; there are: {there}")
+        return self.known[name]
+
+
+def agents(settings: Mapping[str, Any]) -> Agents:
+    """The agents of a config file:
+
+    [agents.opencode]
+    command = "opencode acp"            # or a list of words
+    env = { OPENCODE_CONFIG = "/etc/opencode.json" }
+    cwd = "/work/project"
+
+    [frames]
+    days = 30                           # how long raw frames are kept
+    redact = "my_module:without_keys"   # what is kept of a frame
+    """
+    tables = settings.get("agents", {})
+    if not isinstance(tables, dict):
+        raise _wrong("agents is no table; write [agents.NAME]")
+    frames = settings.get("frames", {})
+    if not isinstance(frames, dict):
+        raise _wrong("frames is no table; write [frames]")
+    days = frames.get("days", 30.0)
+    if isinstance(days, bool) or not isinstance(days, int | float) or days <= 0:
+        raise _wrong(f"frames.days = {days!r} is no number of days above 0")
+    return Agents({name: _agent(name, table) for name, table in tables.items()}, _redact(frames), float(days))
+
+
+def _agent(name: str, table: Any) -> Agent:
+    if not _NAME.fullmatch(name):
+        raise _wrong(f"{name!r} is no name for an agent; use letters, digits, dots and dashes")
+    if not isinstance(table, dict):
+        raise _wrong(f"agents.{name} is no table; write [agents.{name}]")
+    if unknown := sorted(set(table) - set(_OPTIONS)):
+        raise _wrong(f"agents.{name}: {', '.join(unknown)} is no option; there are: {', '.join(_OPTIONS)}")
+    env = table.get("env", {})
+    if not isinstance(env, dict) or not all(isinstance(v, str) for v in env.values()):
+        raise _wrong(f'agents.{name}.env is a table of texts: env = {{ KEY = "…" }}')
+    cwd = table.get("cwd")
+    if cwd is not None and not isinstance(cwd, str):
+        raise _wrong(f"agents.{name}.cwd is a folder, in quotes")
+    return Agent(name, words(table.get("command"), f"agents.{name}.command"), env, cwd)
+
+
+def words(command: object, where: str = "command") -> tuple[str, ...]:
+    """A command as its words."""
+    match command:
+        case str() if command.strip():
+            return tuple(shlex.split(command))
+        case [*parts] if parts and all(isinstance(p, str) and p for p in parts):
+            return tuple(str(p) for p in parts)
+    raise _wrong(f'{where} = {command!r} is no command; write {where} = "opencode acp", or a list of words')
+
+
+def adhoc(command: Sequence[str], *, cwd: str | None = None) -> Agent:
+    """An agent that is named by its command alone."""
+    name = command[0].replace("\\", "/").rsplit("/", 1)[-1]
+    return Agent(name if _NAME.fullmatch(name) else "agent", tuple(command), cwd=cwd)
+
+
+def _redact(frames: Mapping[str, Any]) -> Redact | None:
+    named = frames.get("redact")
+    if named is None:
+        return None
+    module, _, function = str(named).partition(":")
+    try:
+        found: Redact = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise _wrong(f'frames.redact = {named!r} cannot be used ({error}); write "module:function"') from None
+    return found
+
+
+def _wrong(what: str) -> AgentUnusable:
+    return AgentUnusable(f"the config file: {what}")

@@ -1,0 +1,191 @@
+"""What happens in a room, in order: kept first, then told, and what is whole of it said in the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol, TypeVar
+
+from onefold.agents.book import Book
+from onefold.agents.folding import Folding, Whole
+from onefold.agents.frames import Frames, Kept
+from onefold.agents.members import Member, Members, Told
+from onefold.agents.spec import Redact
+from onefold.agents.wire import Frame, notification, parse, text
+from onefold.agents.witnesses.observing import text_of
+from onefold.errors import TurnLost
+from onefold.model import Json, TurnClaim
+
+T = TypeVar("T")
+log = logging.getLogger("onefold.agents")
+
+PAGE = 500
+
+
+class Threads(Protocol):
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+class Tape:
+    """The frames of a room. All of it is used in the room's own task."""
+
+    def __init__(self, frames: Frames, book: Book, members: Members, redact: Redact | None, in_thread: Threads) -> None:
+        self.last = 0
+        """The number of the last frame that is kept."""
+        self.record = 0
+        """The journal's last number, as far as this room wrote it."""
+        self.claim: TurnClaim | None = None
+        """The turn that what is said belongs to."""
+        self._frames = frames
+        self._book = book
+        self._members = members
+        self._redact = redact
+        self._in_thread = in_thread
+        self._rows: list[Kept] = []
+        self._after: list[Callable[[int], None]] = []
+        self._folding = Folding()
+        self._wholes: list[Whole] = []
+        self._complained = False
+
+    @property
+    def folded_up_to(self) -> int:
+        """The last frame of which all is in the journal: from there on a client needs frames."""
+        since = self._folding.since
+        return self.last if since is None else since - 1
+
+    # ------------------------------------------------------------------ keeping and telling
+
+    def keep(self, kind: str, frame: Frame | str, after: Callable[[int], None] | None = None) -> None:
+        """Puts a frame or a line down to be kept; `after` hears its number once it is."""
+        if isinstance(frame, Frame):
+            kept = self.redacted(frame)
+            body = text(without_secrets(kept)) if kept is not None else "{}"
+        else:
+            body = self.line(frame)
+        self._rows.append(Kept(kind, body, self.record))
+        self._after.append(after or _nothing)
+
+    def redacted(self, frame: Frame) -> Frame | None:
+        """What of a frame may be kept; None for nothing."""
+        if self._redact is None:
+            return frame
+        try:
+            kept = self._redact(frame)
+        except Exception as trouble:  # somebody else's code: what it could not look at is not kept at all
+            if not self._complained:
+                log.error(
+                    "the redact hook failed (%s): nothing of such frames is kept", type(trouble).__name__,
+                    extra={"session": self._book.session}, exc_info=trouble,
+                )  # fmt: skip
+            self._complained = True
+            return None
+        return kept if isinstance(kept, Frame) else None
+
+    def line(self, said: str) -> str:
+        """What of a line may be kept. Whoever redacts sees it as a frame with the method `onefold/stderr`."""
+        if self._redact is None:
+            return said
+        kept = self.redacted(notification("onefold/stderr", {"text": said}))
+        return str(kept.params.get("text", "")) if kept is not None else ""
+
+    def words(self, said: str) -> str | None:
+        """The same for words that go to the agent: seen as a prompt."""
+        kept = self.redacted(notification("session/prompt", {"prompt": [{"type": "text", "text": said}]}))
+        return text_of(kept.params.get("prompt")) or None if kept is not None else None
+
+    def hear(self, frame: Frame, *, replayed: bool) -> None:
+        """A notification of the agent: told to all, unless it only repeats what was."""
+        self.keep("old" if replayed else "in", frame, None if replayed else partial(self._pass_on, frame))
+
+    def _pass_on(self, frame: Frame, number: int) -> None:
+        self._members.tell(frame, number)
+        kept = self.redacted(frame)
+        if kept is not None:
+            self._wholes += self._folded(kept, number)
+
+    def tell(self, method: str, params: dict[str, Json], *, but: Member | None = None) -> None:
+        """Something that the room itself says."""
+        frame = notification(method, {"sessionId": self._book.session, **params})
+        self.keep("note", frame, lambda number: self._members.tell(frame, number, but=but))
+
+    async def commit(self) -> None:
+        """Makes what was put down durable, then passes it on."""
+        if self._rows:
+            rows, after = self._rows, self._after
+            self._rows, self._after = [], []
+            last = await asyncio.wrap_future(self._frames.append(self._book.session, rows))
+            self.last = last
+            for number, then in enumerate(after, last - len(rows) + 1):
+                then(number)
+        if self._wholes:
+            await self._say()
+
+    # ------------------------------------------------------------------ what goes into the journal
+
+    async def all_said(self) -> None:
+        """Everything the agent said until now is in the journal, whole or not: a turn ends, or a boundary comes."""
+        await self.commit()
+        self._wholes += self._folding.flush()
+        await self.commit()
+
+    async def _say(self) -> None:
+        wholes, self._wholes = self._wholes, []
+        try:
+            last = await self._in_thread(partial(self._book.say, wholes, self.claim))
+        except TurnLost:  # somebody ended the turn from outside; what was said is kept all the same
+            last = await self._in_thread(partial(self._book.say, wholes, None))
+        self.record = last or self.record
+
+    def _folded(self, frame: Frame, number: int) -> list[Whole]:
+        """A prompt that the agent says back is in the journal already."""
+        echo = frame.update.get("sessionUpdate") == "user_message_chunk" and self.claim is not None
+        return [] if echo else self._folding.take(frame.update, number)
+
+    async def take_up(self, turn: TurnClaim | None) -> None:
+        """What a process that is gone had heard and not yet said is said now."""
+        session = self._book.session
+        self.claim = turn
+        self.last = await self._in_thread(lambda: self._frames.last(session))
+        number = await self._in_thread(self._book.folded)
+        while rows := await self._in_thread(partial(self._frames.read, session, number, PAGE)):
+            for row in rows:
+                number = row.number
+                if row.kind == "in":
+                    for frame in parse(row.text):
+                        self._wholes += self._folded(frame, number)
+        await self.all_said()
+        self.claim = None
+
+    # ------------------------------------------------------------------ who comes late
+
+    async def catch_up(self, member: Member) -> None:
+        """Reads to a client what it missed, until it is where the others are."""
+        while member in self._members and member.last < self.last:
+            rows = await self._in_thread(partial(self._frames.read, self._book.session, member.last, PAGE))
+            for row in rows:
+                await member.outbox.room()
+                if member not in self._members or member.outbox.closed is not None:
+                    return
+                if row.kind in ("in", "note"):
+                    for frame in parse(row.text):
+                        if frame.is_notification:
+                            Told(frame, self._book.session, row.number).to(member)
+                member.last = row.number
+            if not rows:  # they were forgotten meanwhile
+                member.last = self.last
+        member.live = True
+
+
+def without_secrets(frame: Frame) -> Frame:
+    """A frame as it may be kept: of MCP servers their names, since their settings hold keys."""
+    servers = frame.params.get("mcpServers")
+    if not isinstance(servers, list) or not servers:
+        return frame
+    named = [{"name": s.get("name")} if isinstance(s, dict) else None for s in servers]
+    return Frame({**frame.body, "params": {**frame.params, "mcpServers": named}})
+
+
+def _nothing(number: int) -> None:
+    pass

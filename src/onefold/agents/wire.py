@@ -1,0 +1,121 @@
+"""JSON-RPC as agents and clients speak it: one frame a line, and what a frame is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import orjson
+
+from onefold.model import Json
+
+Direction = Literal["in", "out"]
+"""From the agent, or to it."""
+
+METHOD_NOT_FOUND = -32601
+INVALID_REQUEST = -32600
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
+_DIGITS_AS_ZEROS = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
+_LONG_NUMBER = b"0" * 19
+"""Looked for after every digit was made a zero: in 60 MB of text, twenty times as fast as a regular expression."""
+
+
+class Line(NamedTuple):
+    """One line of an agent's stderr, without its end."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One JSON-RPC message. `body` is as it came, and is never changed: who needs another one makes it."""
+
+    body: dict[str, Json]
+
+    @property
+    def id(self) -> str | int | None:
+        """Of a request or a response."""
+        id = self.body.get("id")
+        return id if isinstance(id, str | int) and not isinstance(id, bool) else None
+
+    @property
+    def method(self) -> str | None:
+        """Of a request or a notification; a response has none."""
+        method = self.body.get("method")
+        return method if isinstance(method, str) else None
+
+    @property
+    def params(self) -> dict[str, Json]:
+        params = self.body.get("params")
+        return params if isinstance(params, dict) else {}
+
+    @property
+    def is_request(self) -> bool:
+        return self.method is not None and self.id is not None
+
+    @property
+    def is_notification(self) -> bool:
+        return self.method is not None and "id" not in self.body
+
+    @property
+    def is_response(self) -> bool:
+        return self.method is None and self.id is not None and ("result" in self.body or "error" in self.body)
+
+    @property
+    def update(self) -> dict[str, Json]:
+        """What a session/update says; empty for any other frame."""
+        update = self.params.get("update") if self.method == "session/update" else None
+        return update if isinstance(update, dict) else {}
+
+
+def request(id: str | int, method: str, params: Json) -> Frame:
+    return Frame({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+
+
+def notification(method: str, params: Json) -> Frame:
+    return Frame({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def result(id: str | int, value: Json) -> Frame:
+    return Frame({"jsonrpc": "2.0", "id": id, "result": value})
+
+
+def error(id: str | int | None, code: int, message: str, data: Json = None) -> Frame:
+    said: dict[str, Json] = {"code": code, "message": message}
+    if data is not None:
+        said["data"] = data
+    return Frame({"jsonrpc": "2.0", "id": id, "error": said})
+
+
+def text(frame: Frame) -> str:
+    """A frame as one line, without its end."""
+    try:
+        return orjson.dumps(frame.body).decode()
+    except orjson.JSONEncodeError:  # a lone surrogate, or a number beyond 64 bits
+        return json.dumps(frame.body, separators=(",", ":"))
+
+
+def parse(line: str | bytes) -> list[Frame]:
+    """The frames of a line: one, or several where an agent sends an array. Raises ValueError if it is no JSON-RPC."""
+    text = line if isinstance(line, str) else line.decode(errors="surrogatepass")
+    body = _loads(text)
+    bodies = body if isinstance(body, list) else [body]
+    if not bodies or not all(isinstance(one, dict) for one in bodies):
+        raise ValueError("a frame is a JSON object")
+    return [Frame(one) for one in bodies]
+
+
+def _loads(text: str) -> Json:
+    """orjson reads integers beyond 64 bits as floats, and refuses lone surrogates: such text is read more slowly."""
+    if _LONG_NUMBER not in text.encode(errors="surrogatepass").translate(_DIGITS_AS_ZEROS):
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError:
+            pass
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error

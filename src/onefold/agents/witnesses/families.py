@@ -1,0 +1,81 @@
+"""Which agent it is, how it is watched, and how it is asked to compact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import Literal, TypeAlias
+
+from onefold.agents.witnesses import guessing, hermes, protocol, qwen, vibe
+from onefold.agents.witnesses.observing import Event, Observation, mapping, word
+from onefold.agents.witnesses.traffic import Moment, Traffic, follow, is_other
+from onefold.model import Json
+
+Family: TypeAlias = Literal["hermes", "qwen", "vibe", "opencode", "generic"]
+
+_NAMES: Mapping[str, Family] = {"hermes": "hermes", "qwen": "qwen", "vibe": "vibe", "opencode": "opencode"}
+_COMMANDS: Mapping[Family, str] = {
+    "hermes": "/compact",
+    "qwen": "/compress",
+    "vibe": "/compact",
+    "opencode": "/compact",
+}
+
+_State: TypeAlias = hermes.Hermes | vibe.Vibe | guessing.Guesses | None
+_Step: TypeAlias = Callable[..., tuple[_State, tuple[Observation, ...]]]
+
+_FAMILIES: Mapping[Family, tuple[_Step, _State]] = {
+    "hermes": (hermes.step, hermes.Hermes()),
+    "qwen": (qwen.step, None),
+    "vibe": (vibe.step, vibe.Vibe()),
+    "opencode": (guessing.opencode, guessing.Guesses()),
+    "generic": (guessing.generic, guessing.Guesses()),
+}
+
+
+def family(initialize: Mapping[str, Json], command: Sequence[str]) -> Family:
+    """By what the agent calls itself in its answer to `initialize`, else by the command that starts it."""
+    info = mapping(initialize.get("agentInfo"))
+    names = [n for n in (word(info.get("name")), word(info.get("title"))) if n is not None]
+    for name in names or [PurePath(part).name for part in command]:
+        for mark, found in _NAMES.items():
+            if mark in name.lower():
+                return found
+    return "generic"
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What is known from watching one process of an agent. Another process is watched anew."""
+
+    family: Family
+    own: _State
+    protocol: protocol.Protocol = field(default_factory=protocol.Protocol)
+    traffic: Traffic = field(default_factory=Traffic)
+
+
+def watch(family: Family) -> Watch:
+    return Watch(family, _FAMILIES[family][1])
+
+
+def see(watch: Watch, event: Event) -> tuple[Watch, tuple[Observation, ...]]:
+    """Shows the detectors one event: every frame to and from the agent, answers included, and every line of stderr."""
+    traffic = follow(watch.traffic, event)
+    if is_other(traffic, event):
+        return watch, ()
+    moment = Moment(event, watch.traffic, traffic)
+    told, seen = protocol.step(watch.protocol, moment)
+    own, more = _FAMILIES[watch.family][0](watch.own, moment)
+    seen += more
+    if watch.traffic.loading:
+        seen = tuple(replace(one, replayed=True) for one in seen)
+    return replace(watch, own=own, protocol=told, traffic=traffic), seen
+
+
+def command(watch: Watch) -> str | None:
+    """How this agent is asked to compact; None if that is not known. Its own list of commands has the last word."""
+    usual, listed = _COMMANDS.get(watch.family), watch.traffic.commands
+    if usual is not None and (watch.family == "opencode" or not listed or usual[1:] in listed):
+        return usual  # OpenCode does not list it
+    return next((f"/{name}" for name in ("compact", "compress") if name in listed), None)

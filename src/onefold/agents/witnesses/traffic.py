@@ -1,0 +1,130 @@
+"""What every detector has to know of the conversation: whose it is, which turn runs, what is only loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from onefold.agents.wire import Frame, Line
+from onefold.agents.witnesses.observing import Event, Heard, Sent, mapping, text_of, word
+from onefold.model import Json
+
+ASKING = frozenset({"/compact", "/compress"})
+"""First words of a prompt that asks the agent to compact."""
+
+_OURS = frozenset({"session/prompt", "session/load", "session/resume"})
+
+
+class Prompt(NamedTuple):
+    """A turn that runs."""
+
+    id: str | int
+    asks: bool
+    """It is the command to compact."""
+    slash: bool
+    """It is some command, and not words for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    session: str | None = None
+    """The agent's id of the session. Updates of others, such as those of its subagents, are not about it."""
+    prompts: tuple[Prompt, ...] = ()
+    loads: frozenset[str | int] = frozenset()
+    commands: frozenset[str] = frozenset()
+    """That the agent has told of, without their slash."""
+
+    @property
+    def running(self) -> bool:
+        return bool(self.prompts)
+
+    @property
+    def asked(self) -> bool:
+        return any(p.asks for p in self.prompts)
+
+    @property
+    def slash(self) -> bool:
+        return any(p.slash for p in self.prompts)
+
+    @property
+    def loading(self) -> bool:
+        return bool(self.loads)
+
+
+class Moment(NamedTuple):
+    """An event, and what was known when it came."""
+
+    event: Event
+    before: Traffic
+    now: Traffic
+
+    @property
+    def update(self) -> dict[str, Json]:
+        """What a session/update of this session says."""
+        return self.event.frame.update if isinstance(self.event, Heard) else {}
+
+    @property
+    def result(self) -> dict[str, Json]:
+        """The agent's answer to a request."""
+        return mapping(self.event.frame.body.get("result")) if isinstance(self.event, Heard) else {}
+
+    @property
+    def began(self) -> Prompt | None:
+        new = self.now.prompts[len(self.before.prompts) :]
+        return new[0] if new else None
+
+    @property
+    def ended(self) -> Prompt | None:
+        return next((p for p in self.before.prompts if p not in self.now.prompts), None)
+
+
+def follow(traffic: Traffic, event: Event) -> Traffic:
+    match event:
+        case Line():
+            return traffic
+        case Sent(frame):
+            return _sent(traffic, frame)
+        case Heard(frame):
+            if frame.update.get("sessionUpdate") == "available_commands_update":
+                return replace(traffic, commands=_names(frame.update.get("availableCommands")))
+            if not frame.is_response or frame.id is None:
+                return traffic
+            return replace(
+                traffic,
+                prompts=tuple(p for p in traffic.prompts if p.id != frame.id),
+                loads=traffic.loads - {frame.id},
+            )
+
+
+def asks_to_compact(prompt: Json) -> str | None:
+    """The instructions that come with the command to compact, perhaps none (""); None if the prompt is another one."""
+    words = text_of(prompt).split(maxsplit=1)
+    if not words or words[0].lower() not in ASKING:
+        return None
+    return words[1].strip() if len(words) > 1 else ""
+
+
+def is_other(traffic: Traffic, event: Event) -> bool:
+    """Whether an update is about another session than this one."""
+    if not isinstance(event, Heard) or event.frame.method != "session/update":
+        return False
+    session = event.frame.params.get("sessionId")
+    return traffic.session is not None and session is not None and session != traffic.session
+
+
+def _sent(traffic: Traffic, frame: Frame) -> Traffic:
+    if frame.id is None or frame.method not in _OURS:
+        return traffic
+    traffic = replace(traffic, session=word(frame.params.get("sessionId")) or traffic.session)
+    if frame.method == "session/load":
+        return replace(traffic, loads=traffic.loads | {frame.id})
+    if frame.method == "session/prompt":
+        said = frame.params.get("prompt")
+        prompt = Prompt(frame.id, asks_to_compact(said) is not None, text_of(said).lstrip().startswith("/"))
+        return replace(traffic, prompts=(*traffic.prompts, prompt))
+    return traffic
+
+
+def _names(listed: Json) -> frozenset[str]:
+    names = [word(mapping(one).get("name")) for one in listed] if isinstance(listed, list) else []
+    return frozenset(name.removeprefix("/") for name in names if name is not None)

@@ -1,0 +1,129 @@
+"""`onefold run`: an agent behind onefold, with its room, the API and the page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onefold.cli.options import StoreOption, WrongUse, default_store, locate, settings
+from onefold.cli.output import finish, line_on_stderr, safe, say
+from onefold.cli.serve import opened_store
+from onefold.cli.token import TokensOption, tokens_path
+from onefold.model import random_id
+
+if TYPE_CHECKING:
+    from onefold.agents.hosting import Host
+    from onefold.agents.spec import Agent
+
+
+def command(  # noqa: PLR0917  a parameter here is an option there
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- COMMAND…]", help="The agent, as a command that speaks ACP.", show_default=False),
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="NAME", help="One of the config file's.", show_default=False)
+    ] = None,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="ID", help="Go on with this session; else a new one.", show_default=False),
+    ] = None,
+    cwd: Annotated[
+        Path | None,
+        typer.Option("--cwd", metavar="DIR", help="Where the agent works; else here.", show_default=False),
+    ] = None,
+    compact_at: Annotated[
+        float | None,
+        typer.Option(
+            "--compact-at",
+            min=0.05,
+            max=1.0,
+            metavar="SHARE",
+            help="Ask the agent to compact when its context is so full.",
+            show_default=False,
+        ),
+    ] = None,
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Also speak ACP here, for an editor that starts this command.")
+    ] = False,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="0 for any that is free.")] = 8642,
+    tokens: TokensOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Runs an agent that speaks the Agent Client Protocol, in a room that many clients share.
+
+    Every frame is kept, what was said goes into the session's journal, and the agent's own compactions are noticed
+    once. Clients join over a WebSocket at /acp, with `onefold attach --stdio`, or on the page. If the agent dies it is
+    started again and takes its session up; if this command dies, start it again with --session. The log goes to stderr.
+
+    \b
+    Examples:
+      onefold run -- opencode acp
+      onefold run --session refactoring --cwd ~/project -- hermes-acp
+      onefold run --agent opencode --stdio      an editor's agent, shared
+    """
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+        import websockets  # noqa: F401
+    except ImportError as error:
+        raise WrongUse(
+            f"{error.name} is not installed, which the server needs: pip install 'onefold[server]'"
+        ) from None
+
+    from onefold.agents.hosting import Host, frames_path
+    from onefold.agents.spec import agents
+    from onefold.server.app import create_app
+    from onefold.server.origins import check_listening
+    from onefold.server.serving import log_to, serve
+    from onefold.server.settings import Settings
+    from onefold.server.tokens import Tokens, link
+
+    known_agents = agents(settings())
+    opened = opened_store(store)
+    rooms = Host(opened, frames_path(locate(store), default_store().parent), known_agents, compact_at=compact_at)
+    chosen = _chosen(rooms, words or [], agent, session)
+    where = str((cwd or Path.cwd()).absolute())
+    id = session or random_id()
+    listening = Settings(host=host, port=port)
+    check_listening(listening)
+    log_to()
+    known = Tokens(tokens_path(tokens), environ=os.environ)
+    known.known()
+    tell = line_on_stderr if stdio else say
+
+    def ready(url: str) -> None:
+        tell(f"session {safe(id)}: the agent {safe(chosen.name)} runs at {safe(url)}")
+        if (secret := known.first()) is not None:
+            tell(f"open {link(url, secret)}")
+            tell("this link is shown once; `onefold token` makes more")
+        tell(f"join it: ONEFOLD_URL={safe(url)} onefold attach --stdio {safe(id)}")
+        finish()
+
+    async def begin(end: Callable[[], None]) -> None:
+        rooms.default = await rooms.open(id, chosen, cwd=where)
+        if stdio:
+            from onefold.cli.stdio import speak
+
+            speak(rooms, id, end)
+
+    serve(opened, listening, lambda hub: create_app(opened, listening, known, hub, rooms), ready, begin)
+
+
+def _chosen(rooms: Host, words: list[str], agent: str | None, session: str | None) -> Agent:
+    """The agent: the command that is given, the one that is named, or the one that the session had before."""
+    from onefold.agents.spec import Agent, adhoc
+
+    if words and agent is not None:
+        raise WrongUse("--agent names one, and a command is given too; give one of them")
+    if words:
+        return adhoc(words)
+    row = rooms.frames.room(session) if session is not None and agent is None else None
+    if row is not None:
+        return rooms.agents.known.get(row.agent) or Agent(row.agent, tuple(row.command))
+    return rooms.agents.named(agent)

@@ -1,0 +1,308 @@
+"""Sessions in a PostgreSQL database: transactions, what became of those whose answer was lost, and waiting for others.
+
+A write takes its session's row and no other, so sessions do not wait for each other, in one process or in many. Reads
+take no lock. There is no lock that all share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from onefold.errors import OnefoldError, OutcomeUnknown, StoreError, StoreUnavailable
+from onefold.journal.postgres import connecting, schema
+from onefold.journal.postgres.address import parse
+from onefold.journal.postgres.connecting import Link, Pool
+from onefold.journal.postgres.engine import queries
+from onefold.journal.postgres.rows import PostgresTransaction, Raced, Unclear
+from onefold.journal.postgres.schema import Shape
+from onefold.journal.postgres.trouble import away, passing, translated
+from onefold.journal.postgres.watch import Watch
+from onefold.journal.seam import Transaction
+from onefold.model import Clock, Ids, random_id
+
+T = TypeVar("T")
+
+RACES = 20
+FIRST_PAUSE, LAST_PAUSE = 0.01, 1.0
+SETTLE_STEP = 1.0
+"""How long one look at a lost transaction waits for its lock, at most, before the transaction is ended from here."""
+
+_ours: weakref.WeakSet[PostgresBackend] = weakref.WeakSet()
+_inherited: list[Any] = []
+"""Connections of a parent process. Never used and never closed here: closing would end the parent's."""
+
+
+class PostgresBackend:
+    def __init__(
+        self,
+        address: str,
+        *,
+        create: bool = True,
+        clock: Clock | None = None,
+        ids: Ids = random_id,
+        pool: type[ConnectionPool[Link]] = ConnectionPool,
+    ) -> None:
+        self._place = parse(address)
+        self.address = self._place.shown
+        self._shape = Shape(self._place.schema, self.address)
+        self._queries = queries(self._place.schema)
+        self._patience = self._place.patience
+        self._clock = clock  # without one, the server's
+        self._pool_kind = pool
+        self._channel = f"onefold_{schema.number('listen', self._place.schema) & 0xFFFFFFFFFFFFFFFF:016x}"
+        self._closed = threading.Event()
+        self._start()
+        with self._translated(), contextlib.closing(self._connect()) as link:
+            self.incarnation: str = schema.prepare(link, self._shape, ids, create=create)
+        _ours.add(self)
+
+    def _start(self) -> None:
+        """What belongs to one process: made at open, and again in a forked child."""
+        self._pool: Pool | None = None
+        self._pool_lock = threading.Lock()
+        self._watch = Watch(self._connect_to_listen, self._channel, self._queries["snapshot"])
+
+    # ------------------------------------------------------------------ the seam
+
+    def write(self, session: str, work: Callable[[Transaction], T], *, size: int = 0) -> T:
+        result = self._patiently(lambda held: self._write_once(session, work, held))
+        self._watch.changed()
+        return result
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        def once(held: tuple[str, ...]) -> T:
+            with self._link() as link:
+                tx = PostgresTransaction(link, self._queries, self._clock)
+                tx.begin_reading()
+                try:
+                    return work(tx)
+                finally:
+                    tx.end()
+
+        return self._patiently(once)
+
+    def version(self) -> int:
+        return self._watch.version
+
+    def wait(self, version: int, timeout: float) -> None:
+        self._check_open()
+        self._watch.wait(version, timeout)
+        self._check_open()
+
+    def journaled(self) -> Iterator[str]:
+        found: str | None = ""
+        while found is not None:
+            found = self._patiently(lambda held, after=found: self._next(after))  # type: ignore[misc]
+            if found is not None:
+                yield found
+
+    def _next(self, after: str) -> str | None:
+        with self._link() as link:
+            found: str | None = link.send([(self._queries["journaled"], {"s": after})])[0][0][0]
+            return found
+
+    def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
+        with self._translated(), self._link() as link:
+            found = schema.warnings(link, self._shape)
+            for table in schema.missing(link, self._shape):
+                if fix:
+                    schema.recreate(link, self._shape, table)
+                found.append((f"the table {table} is missing", "the table", fix))
+        return found
+
+    def scrub(self, *, whole: bool = False) -> bool:
+        """What was erased is gone for whoever asks the server. Its files hold it until they are written anew, which
+        stops all writers, so that is done only when it is asked for; its log and its backups are not reached."""
+        if whole:
+            with self._translated(), contextlib.closing(self._connect(longest=86400.0)) as link:
+                link.ask(self._queries["rewrite_tables"])
+        return True
+
+    def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
+        raise StoreError(
+            f"store {self.address}: a PostgreSQL store is backed up by the server's own means: `pg_dump --schema="
+            f"{self._place.schema}`, or a base backup; or session by session: `onefold export`"
+        )
+
+    def close(self) -> None:
+        """Lets go of everything. Waiting threads get an error; what was acknowledged is on disk."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._watch.close()
+        with self._pool_lock:
+            if self._pool is not None:
+                self._pool.close()
+
+    # ------------------------------------------------------------------ writing
+
+    def _write_once(self, session: str, work: Callable[[Transaction], T], held: tuple[str, ...]) -> T:
+        with self._link() as link:
+            tx = PostgresTransaction(link, self._queries, self._clock)
+            try:
+                tx.begin_writing(session, held, self._lock_number(session), self._patience)
+                schema.check_writer(self._shape, tx.min_writer)
+                result = work(tx)
+                tx.commit(self._channel, _short(session))
+                return result
+            except Unclear as unclear:
+                lost = unclear.__cause__
+            finally:
+                tx.end()
+        if self._happened(session, tx, lost):
+            return result
+        raise lost if isinstance(lost, psycopg.Error) else StoreUnavailable(f"store {self.address}: {lost}")
+
+    def _patiently(self, once: Callable[[tuple[str, ...]], T]) -> T:
+        """Runs a transaction, and again if it did not happen and that may pass: a server that restarts, a deadlock,
+        somebody who was first."""
+        ends = time.monotonic() + self._patience
+        races, pause = 0, FIRST_PAUSE
+        held: tuple[str, ...] = ()
+        while True:
+            self._check_open()
+            try:
+                return once(held)
+            except Raced as raced:
+                races += 1
+                if races > RACES or (races > 1 and not raced.held):
+                    raise
+                held = (*{*held, *raced.held},)
+                continue
+            except psycopg.Error as error:
+                races += isinstance(error, psycopg.errors.UniqueViolation)
+                if not passing(error) or races > RACES or time.monotonic() + pause > ends:
+                    raise translated(self._why(error), self.address, self._patience) from error
+                if away(error):
+                    self._drain()
+            self._closed.wait(pause)
+            pause = min(2 * pause, LAST_PAUSE)
+
+    def _happened(self, session: str, tx: PostgresTransaction, lost: BaseException | None) -> bool:
+        """Whether a transaction happened whose commit was not answered.
+
+        Its lock says when it is over: whoever has that lock after it can read what it left. If it is not over soon,
+        since its connection is lost for one side only, it is ended from here; unless it waits for its standby, since
+        then it is written already. One that leaves no record behind is run again, which does no harm.
+        """
+        ends = time.monotonic() + self._patience
+        pause = FIRST_PAUSE
+        while tx.witness is not None:
+            self._drain()
+            try:
+                with contextlib.closing(self._connect()) as link:
+                    return self._look(link, session, tx)
+            except (psycopg.Error, OnefoldError) as error:
+                if time.monotonic() + pause > ends:
+                    raise OutcomeUnknown(
+                        f"store {self.address}: the connection was lost during a commit to session {session!r} "
+                        f"({lost}), and it cannot be told yet whether it was written ({error}). Look whether the "
+                        "server runs, then repeat the same call with the same key"
+                    ) from error
+            self._closed.wait(pause)
+            pause = min(2 * pause, LAST_PAUSE)
+        return False
+
+    def _look(self, link: Link, session: str, tx: PostgresTransaction) -> bool:
+        assert tx.witness is not None
+        look = PostgresTransaction(link, self._queries, self._clock)
+        try:
+            look.begin_writing(session, (), self._lock_number(session), min(SETTLE_STEP, self._patience / 4))
+            query, bindings = tx.witness
+            return bool(look.run(query, *bindings))
+        except psycopg.errors.LockNotAvailable:
+            look.end()
+            link.ask(self._queries["end_stray"], *tx.stray)
+            raise
+        finally:
+            look.end()
+
+    def _lock_number(self, session: str) -> int:
+        return schema.number("session", self._place.schema, session)
+
+    # ------------------------------------------------------------------ connections
+
+    def _connect(self, longest: float | None = None) -> Link:
+        return connecting.connect(self._place.conninfo, longest or 2 * self._patience)
+
+    def _connect_to_listen(self) -> Link:
+        return connecting.connect(self._place.listen, 2 * self._patience)
+
+    @contextlib.contextmanager
+    def _link(self) -> Iterator[Link]:
+        """A connection for one transaction."""
+        pool = self._pool or self._open_pool()
+        link = pool.getconn()
+        try:
+            yield link
+        except BaseException:
+            if not link.lost and (link.in_transaction or link.in_error or link.busy):
+                link.close()  # interrupted in the middle
+            raise
+        finally:
+            pool.putconn(link)
+
+    def _open_pool(self) -> Pool:
+        with self._pool_lock:
+            self._check_open()
+            if self._pool is None:
+                place = self._place
+                self._pool = connecting.pool(place.conninfo, 2 * self._patience, self._patience, self._pool_kind)
+            return self._pool
+
+    def _drain(self) -> None:
+        """After one connection was lost, the others are hardly better."""
+        with self._pool_lock, contextlib.suppress(PoolClosed):
+            if self._pool is not None and not self._closed.is_set():
+                self._pool.drain()
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise StoreError(f"{self.address} is closed in this process; open it again")
+
+    def _begin_anew(self) -> None:
+        """After a fork, in the child: nothing of the parent's is used or closed here."""
+        _inherited.extend((self._pool, self._watch))
+        if not self._closed.is_set():
+            self._closed = threading.Event()
+            self._start()
+
+    # ------------------------------------------------------------------ errors
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise translated(self._why(error), self.address, self._patience) from error
+
+    def _why(self, error: psycopg.Error) -> psycopg.Error:
+        """A pool that gave nothing does not say why: the server does."""
+        if isinstance(error, PoolTimeout):
+            try:
+                self._connect().close()
+            except psycopg.Error as reason:
+                return reason
+        return error
+
+
+def _short(session: str) -> str:
+    return hashlib.blake2b(session.encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def _after_fork() -> None:
+    for backend in list(_ours):
+        backend._begin_anew()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,118 @@
+"""What a row holds, and the plain data it stands for. The same columns as in a SQLite store."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import asdict, fields
+from typing import Any
+
+from onefold.errors import StoreDamaged
+from onefold.messages import decode, encode
+from onefold.model import Compaction, Header, HolderId, Record, Segment, SessionState, Spent
+
+_COLUMNS = ("session", "id", "state", "requested_at")
+_REST = frozenset(f.name for f in fields(Compaction)) - {*_COLUMNS}
+_NUMBERS = struct.Struct("<2d14q")
+
+
+def only_messages(before: SessionState, after: SessionState) -> bool:
+    """Whether nothing but messages was added between two states of a session."""
+    return (
+        after.last - before.last == after.messages - before.messages
+        and before[8:] == after[8:]
+        and before[4:6] == after[4:6]
+        and before[:2] == after[:2]
+    )
+
+
+def about(h: Header | None) -> tuple[str | int | None, ...]:
+    return (h.role, h.tokens, _pack(h.opens), _pack(h.closes)) if h is not None else (None, None, None, None)
+
+
+def _pack(ids: tuple[str, ...]) -> str | None:
+    return encode(list(ids)) if ids else None
+
+
+def _unpack(text: str | None) -> tuple[str, ...]:
+    return tuple(decode(text)) if text else ()
+
+
+def header(role: str, tokens: int, opens: str | None, closes: str | None) -> Header:
+    return Header(role, tokens, _unpack(opens), _unpack(closes))
+
+
+def record(session: str, row: Any) -> Record:
+    number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body = row
+    try:
+        head = None if role is None else header(role, tokens, opens, closes)
+        return Record(number, id, kind, at, decode(body), format, head, key, turn, actor)
+    except (ValueError, TypeError) as error:
+        raise StoreDamaged(
+            f"session {session!r}: record {number} ({kind}) is no JSON ({error}); run `onefold verify`, "
+            "or restore a backup"
+        ) from error
+
+
+def segment(row: Any) -> Segment:
+    number, base, cut, source, at, compaction, summary, kept, before, after, rest = row
+    try:
+        names = tuple(decode(kept))
+        more = decode(rest) if rest != "{}" else {}
+        hidden = tuple((a, b) for a, b in more.get("hidden", ()))
+        return Segment(
+            number, base or None, cut, source, at, compaction, summary, names, before, after, hidden,
+            more.get("redo"), more.get("keeper", "onefold"),
+        )  # fmt: skip
+    except (ValueError, TypeError, AttributeError) as error:
+        raise StoreDamaged(f"the row of segment {number} makes no sense; run `onefold verify --fix`") from error
+
+
+def rest_of(s: Segment) -> str:
+    more = {"hidden": [list(r) for r in s.hidden], "redo": s.redo, "keeper": s.keeper}
+    return encode({name: value for name, value in more.items() if value not in ([], None, "onefold")})
+
+
+def compaction(row: Any) -> Compaction:
+    session, id, state, requested_at, text = row
+    try:
+        rest = {name: value for name, value in decode(text).items() if name in _REST}  # a newer program may add some
+        holder, spent = rest.pop("holder"), rest.pop("spent", {})
+        return Compaction(
+            id=id, session=session, state=state, requested_at=requested_at, **rest,
+            holder=None if holder is None else HolderId(**holder), spent=Spent(**spent),
+        )  # fmt: skip
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StoreDamaged(
+            f"session {session!r}: the row of compaction {id} makes no sense; run `onefold verify --fix`"
+        ) from error
+
+
+def segment_or_not(row: Any) -> Segment:
+    """For comparing: a row that cannot be read equals none that the journal gives."""
+    try:
+        return segment(row)
+    except StoreDamaged:
+        return Segment(row[0], row[1], -1, row[3], row[4])
+
+
+def compaction_or_not(row: Any) -> Compaction:
+    """For comparing: a row that cannot be read equals none that the journal gives."""
+    try:
+        return compaction(row)
+    except StoreDamaged:
+        return Compaction(row[1], row[0], -1, "unreadable", row[2], row[3], 0)
+
+
+def seal(values: Any) -> int:
+    text = f"{values[0]}\n{values[11]}\n{values[16]}"
+    try:
+        numbers = _NUMBERS.pack(*values[1:11], *values[12:16], *values[17:])
+    except struct.error:
+        return -1  # not even numbers: the seal of no row
+    return zlib.crc32(text.encode(), zlib.crc32(numbers))
+
+
+def compaction_row(c: Compaction) -> tuple[str, str, str, float, str]:
+    rest = encode({name: value for name, value in asdict(c).items() if name not in _COLUMNS})
+    return c.session, c.id, c.state, c.requested_at, rest

@@ -1,0 +1,101 @@
+"""PostgreSQL's errors: which of them pass by themselves, and all of them in words that say what to do."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import errors
+from psycopg_pool import PoolTimeout
+
+from onefold.errors import OnefoldError, StoreDamaged, StoreError, StoreUnavailable
+
+# The transaction did not happen, and the same one may well happen when it is run again.
+_PASSING = (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)
+# The server goes down, comes up, or has its hands full: the connection is lost, or there is none yet.
+_AWAY = (
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.IdleInTransactionSessionTimeout,
+    errors.TooManyConnections,
+)
+
+
+_Words = tuple[tuple[type[psycopg.Error], ...], type[OnefoldError], str]
+_WORDS: tuple[_Words, ...] = (
+    (
+        (PoolTimeout,),
+        StoreUnavailable,
+        "all its connections were in use for {patience} s; nothing was written. Use fewer threads at once",
+    ),
+    (
+        (errors.DiskFull,),
+        StoreUnavailable,
+        "the server's disk is full; nothing was written. Free some space there and try again",
+    ),
+    (
+        (errors.ReadOnlySqlTransaction,),
+        StoreUnavailable,
+        (
+            "the server is read-only, as a standby is; nothing was written. Connect to the primary: name all hosts in "
+            "the address, and target_session_attrs=read-write"
+        ),
+    ),
+    (
+        (errors.LockNotAvailable,),
+        StoreUnavailable,
+        (
+            "another transaction has held the session for {patience} s; nothing was written. Look for it in "
+            "pg_stat_activity"
+        ),
+    ),
+    (
+        (errors.InsufficientPrivilege,),
+        StoreError,
+        "this user may not do that ({said}). Grant it create on the database, or own the schema",
+    ),
+    (
+        (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName),
+        StoreDamaged,
+        "a part of it is missing ({said}). Run `onefold verify --fix`",
+    ),
+    (
+        (errors.DataCorrupted, errors.IndexCorrupted),
+        StoreDamaged,
+        "the server found damage ({said}). Look at its disk, and restore a backup",
+    ),
+    (
+        (errors.UniqueViolation,),
+        StoreDamaged,
+        "its rows disagree with its journal ({said}). Run `onefold verify --fix`",
+    ),
+    ((psycopg.DataError,), OnefoldError, "the server cannot store this ({said}); nothing was written"),
+)
+_OTHERWISE: tuple[type[OnefoldError], str] = (StoreUnavailable, "nothing was written ({said})")
+
+
+def passing(error: psycopg.Error) -> bool:
+    """Whether running the transaction again may help, on the same connection or another one."""
+    return isinstance(error, _PASSING) or away(error)
+
+
+def away(error: psycopg.Error) -> bool:
+    """Whether the connection is of no use any more."""
+    if isinstance(error, _AWAY):
+        return True
+    return isinstance(error, psycopg.OperationalError) and error.sqlstate is None and not _never(error)
+
+
+def translated(error: psycopg.Error, shown: str, patience: float) -> OnefoldError:
+    said = " ".join(str(error).split()) or type(error).__name__
+    kind, remedy = next(((k, words) for types, k, words in _WORDS if isinstance(error, types)), _OTHERWISE)
+    if isinstance(error, psycopg.OperationalError) and _never(error):
+        kind, remedy = StoreError, "the server does not let this in ({said}). Check the address"
+    elif (kind, remedy) == _OTHERWISE and away(error):
+        remedy = "the server cannot be reached ({said}); nothing was written. Look whether it runs, then try again"
+    return kind(f"store {shown}: {remedy.format(said=said, patience=f'{patience:g}')}")
+
+
+def _never(error: psycopg.OperationalError) -> bool:
+    """Whether a connection was refused for good. libpq tells so in words alone."""
+    refused = ("does not exist", "authentication failed", "no password supplied", "no pg_hba.conf entry")
+    return any(words in str(error) for words in refused) and "No such file" not in str(error)

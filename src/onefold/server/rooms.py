@@ -1,0 +1,160 @@
+"""Agents' rooms over the network: ACP on a WebSocket, and what the page asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Annotated, Any, TypeAlias, get_args
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Depends, Request, Response
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.types import Receive, Scope, Send
+
+from onefold.agents.door import Door
+from onefold.agents.hosting import Host
+from onefold.agents.members import Member
+from onefold.agents.outbox import Outbox
+from onefold.agents.room import Room
+from onefold.agents.wire import Frame
+from onefold.errors import OnefoldError
+from onefold.server.acting import Asking
+from onefold.server.asking import AnswerBody, PromptBody, SessionParam, UnqueueBody
+from onefold.server.errors import DECLARED
+from onefold.server.reading import json
+from onefold.server.shapes import AnsweredJson, PromptedJson, RoomJson, RoomsJson, StoppedJson, UnqueuedJson
+from onefold.server.tokens import Scope as TokenScope
+
+RESUME = 1012
+"""The code of a WebSocket that ends because its client is to come again."""
+
+router = APIRouter(responses=DECLARED)
+
+
+class NoRoom(OnefoldError):
+    """No agent runs for a session here."""
+
+
+async def _host(request: Request) -> Host:
+    host: Host | None = request.app.state.desk.host
+    if host is None:
+        raise NoRoom("this server runs no agents; name some in its config file, or start one with `onefold run`")
+    return host
+
+
+TheHost: TypeAlias = Annotated[Host, Depends(_host)]
+
+
+def _guest(host: Host, name: str) -> Member:
+    """Somebody who asks over HTTP: nothing is sent to them."""
+    return Member(name=name, outbox=Outbox(), since=host.clock(), kind="http")
+
+
+@router.get("/api/rooms", response_model=RoomsJson, operation_id="rooms")
+async def rooms(request: Request) -> Response:
+    """The agents that run here, the ones that can be started, and what the token that asks may do."""
+    host: Host | None = request.app.state.desk.host
+    who = getattr(request.state, "who", None)
+    may = [scope for scope in get_args(TokenScope) if who is not None and who.may(scope)]
+    if host is None:
+        return json({"rooms": [], "agents": [], "may": may})
+    there = [_shown(room) for room in host.rooms.values()]
+    return json({"rooms": there, "agents": sorted(host.agents.known), "may": may})
+
+
+def _shown(room: Room) -> RoomJson:
+    return {
+        "session": room.session,
+        "agent": room.process.agent.name,
+        "phase": room.phase,
+        "trouble": room.trouble,
+        "clients": len(room.members),
+        "questions": len(room.questions),
+    }
+
+
+@router.post("/api/prompt", response_model=PromptedJson, operation_id="prompt")
+async def prompt(host: TheHost, who: Asking, session: SessionParam, body: PromptBody) -> Response:
+    """Gives an agent something to do. It is on disk when this answers; the agent takes one prompt after another."""
+    room = await host.enter(session)
+    params: dict[str, Any] = {"prompt": [{"type": "text", "text": body.text}]}
+    if body.key is not None:
+        params["_meta"] = {"onefold": {"key": body.key}}
+    asked = await room.prompt(_guest(host, who), params, first=body.steer)
+    asked.ended.add_done_callback(_heard)
+    return json({"input": await asked.accepted})
+
+
+def _heard(ended: asyncio.Future[Any]) -> None:
+    """Its end is in the journal, for all to see; nobody waits for it here."""
+    if not ended.cancelled():
+        ended.exception()
+
+
+@router.post("/api/unqueue", response_model=UnqueuedJson, operation_id="unqueue")
+async def unqueue(host: TheHost, who: Asking, session: SessionParam, body: UnqueueBody) -> Response:
+    """Takes a prompt back that waits."""
+    room = await host.enter(session)
+    return json(await room.unqueue(_guest(host, who), body.input))
+
+
+@router.post("/api/stop", response_model=StoppedJson, operation_id="stop")
+async def stop(host: TheHost, who: Asking, session: SessionParam) -> Response:
+    """Asks the agent to stop what it is at."""
+    room = await host.enter(session)
+    await room.cancel(_guest(host, who))
+    return json({"asked": True})
+
+
+@router.post("/api/answer", response_model=AnsweredJson, operation_id="answer")
+async def answer(host: TheHost, who: Asking, session: SessionParam, body: AnswerBody) -> Response:
+    """Answers a question of the agent. The first answer counts."""
+    room: Room = await host.enter(session)
+    waits = body.question in room.questions
+    await room.answer(_guest(host, who), Frame({"jsonrpc": "2.0", "id": body.question, "result": body.answer}))
+    return json({"answered": waits})
+
+
+# ---------------------------------------------------------------------- ACP on a WebSocket
+
+
+def routes(host: Host) -> list[BaseRoute]:
+    return [WebSocketRoute("/acp", Acp(host), name="acp")]
+
+
+class Acp:
+    """ACP's remote transport: one JSON-RPC frame a text message, both ways. `?session=` or `?agent=` says what for."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()  # websocket.connect
+        given = {k: v[-1] for k, v in parse_qs(scope["query_string"].decode("latin-1")).items()}
+        door = Door(self._host, scope["state"]["who"], session=given.get("session"), agent=given.get("agent"))
+        await send({"type": "websocket.accept"})
+        writing = asyncio.create_task(_write(door.outbox, send))
+        reading = asyncio.create_task(_read(door, receive))
+        try:
+            await asyncio.wait({writing, reading}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await door.close()
+            for task in (writing, reading):
+                task.cancel()
+            await asyncio.gather(writing, reading, return_exceptions=True)
+            with contextlib.suppress(RuntimeError, OSError):  # it may be gone already
+                await send({"type": "websocket.close", "code": RESUME, "reason": (door.outbox.closed or "")[:120]})
+
+
+async def _write(outbox: Outbox, send: Send) -> None:
+    while (text := await outbox.next()) is not None:
+        await send({"type": "websocket.send", "text": text})
+
+
+async def _read(door: Door, receive: Receive) -> None:
+    while True:
+        message = await receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        if (text := message.get("text")) is not None:
+            await door.take(text)

@@ -1,0 +1,368 @@
+"""An agent's room on the page, in a real browser: people write to the agent, answer it and stop it, and see each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+from websockets.sync.client import ClientConnection, connect
+
+from onefold.agents.wire import parse, request, text
+from onefold.server.tokens import Tokens
+from tests.helpers import Child
+from tests.test_page import DESK, PHONE, Served, Shown, launched
+
+pytestmark = pytest.mark.xdist_group("page")
+PATIENCE = 20.0
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with launched() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("rooms")
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[Served]:
+    address = folder / "agent.db"
+    with Child("serve", module="tests.page_server", address=str(address), tokens=str(folder / "tokens")) as child:
+        yield Served(address, child)
+
+
+class Editor:
+    """A client of the room that is no page: an editor, which makes the room and says little."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        hello = {"protocolVersion": 1, "clientInfo": {"name": "editor", "version": "1"}}
+        socket.send(text(request(1, "initialize", hello)))
+        socket.send(text(request(2, "session/new", {"cwd": "/", "mcpServers": []})))
+        self.session = str(self.until(lambda frame: frame.id == 2)["result"]["sessionId"])
+
+    def until(self, fits: Any) -> Any:
+        while True:
+            for frame in parse(str(self._socket.recv(PATIENCE))):
+                if fits(frame):
+                    return frame.body
+
+
+@pytest.fixture
+def room(served: Served) -> Iterator[str]:
+    """A room of its own for each test, with an editor in it."""
+    address = f"ws{served.url.removeprefix('http')}/acp?agent=scripted"
+    headers = {"Authorization": f"Bearer {served.token}"}
+    with connect(address, additional_headers=headers, max_size=None, max_queue=None) as socket:
+        yield Editor(socket).session
+
+
+class Tabs:
+    """Tabs of several people, each with cookies of their own."""
+
+    def __init__(self, browser: Browser, served: Served) -> None:
+        self._browser = browser
+        self._served = served
+        self._contexts: list[Any] = []
+        self.shown: list[Shown] = []
+
+    def open(self, session: str, *, token: str | None = None, view: str = "model", **options: Any) -> Page:
+        context = self._browser.new_context(**{"viewport": DESK, **options})
+        self._contexts.append(context)
+        who = self._served if token is None else _other(self._served, token)
+        shown = Shown(context.new_page(), who)
+        self.shown.append(shown)
+        page = shown.page
+        page.goto(f"{self._served.url}/#/session/{session}?view={view}")
+        expect(page.locator("#live")).to_have_text("live")
+        expect(page.locator(".dock .agent")).to_contain_text("scripted")
+        return page
+
+    def close(self) -> None:
+        for context in self._contexts:
+            context.close()
+
+
+def _other(served: Served, token: str) -> Served:
+    made = Served.__new__(Served)
+    made.address, made.url, made.token = served.address, served.url, token
+    return made
+
+
+@pytest.fixture
+def tabs(browser: Browser, served: Served) -> Iterator[Tabs]:
+    made = Tabs(browser, served)
+    yield made
+    made.close()
+    assert [error for shown in made.shown for error in shown.errors] == []
+
+
+def write(page: Page, words: str) -> None:
+    field = page.get_by_label("Write to the agent")
+    field.fill(words)
+    field.press("Enter")
+    expect(field).to_have_value("")
+
+
+def said(page: Page, words: str) -> Locator:
+    return page.locator(".row.message[data-number] .text").filter(has_text=words)
+
+
+def agent(page: Page) -> Locator:
+    return page.locator(".dock .agent .state")
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def test_a_prompt_from_the_page_is_answered_and_everybody_sees_it(tabs: Tabs, room: str) -> None:
+    ann, ben = tabs.open(room), tabs.open(room)
+    expect(agent(ann)).to_have_text("scripted is ready")
+
+    field = ann.get_by_label("Write to the agent")
+    field.fill("[[think:let me see]]")
+    field.press("Shift+Enter")
+    field.press_sequentially("[[tool:read]] [[say:the answer of the agent]]")
+    field.press("Enter")
+
+    for page in (ann, ben):
+        expect(said(page, "the answer of the agent").last).to_be_visible()
+        expect(page.locator(".row.user .text")).to_contain_text("[[think:let me see]]")
+        expect(page.locator("details.thought summary")).to_contain_text("let me see")
+        expect(page.locator(".call")).to_contain_text("read")
+        expect(page.locator(".result")).to_contain_text("read is done")
+        expect(page.locator(".growing")).to_be_hidden()
+        expect(agent(page)).to_have_text("scripted is ready")
+    expect(field).to_have_value("")
+
+
+def test_what_the_agent_says_is_seen_as_it_grows(tabs: Tabs, room: str, tmp_path: Path) -> None:
+    page = tabs.open(room)
+
+    write(page, f"[[chunks:20]] [[wait:{tmp_path / 'on'}]] [[say:the end]]")
+
+    growing = page.locator(".growing .text")
+    expect(growing).to_contain_text("word0 word1")
+    expect(growing).to_contain_text("word19")
+    expect(agent(page)).to_have_text("scripted is answering …")
+    late = tabs.open(room)
+    expect(late.locator(".growing .text")).to_contain_text("word0 word1")
+    (tmp_path / "on").touch()
+    for one in (page, late):
+        expect(said(one, "word0 word1")).to_have_count(1)
+        expect(said(one, "the end").last).to_be_visible()
+        expect(one.locator(".growing")).to_be_hidden()
+
+
+def test_what_could_not_be_sent_stays_where_it_was_written(tabs: Tabs, room: str) -> None:
+    page = tabs.open(room)
+    field = page.get_by_label("Write to the agent")
+    page.route("**/api/prompt*", lambda route: route.abort())
+
+    field.fill("[[say:twice?]]")
+    field.press("Enter")
+
+    expect(page.locator(".dock .trouble")).to_contain_text("The server does not answer")
+    expect(field).to_have_value("[[say:twice?]]")
+    tabs.shown[0].errors.clear()
+    page.unroute("**/api/prompt*")
+    field.press("Enter")
+    expect(said(page, "twice?").last).to_be_visible()
+    expect(page.locator(".dock .trouble")).to_be_hidden()
+
+
+# ---------------------------------------------------------------------- questions
+
+
+def test_a_question_is_answered_by_a_click_and_gone_for_the_others(tabs: Tabs, room: str) -> None:
+    ann, ben = tabs.open(room), tabs.open(room)
+
+    write(ann, "[[ask:delete the folder?]]")
+
+    for page in (ann, ben):
+        card = page.locator(".question")
+        expect(card).to_contain_text("delete the folder?")
+        expect(card.get_by_role("button")).to_have_text(["Allow once", "Deny"])
+        expect(agent(page)).to_have_text("scripted waits for an answer")
+    ben.get_by_role("button", name="Deny").click()
+    for page in (ann, ben):
+        expect(page.locator(".question")).to_have_count(0)
+        expect(said(page, "the answer was no")).to_be_visible()
+    ann.keyboard.press("Escape")
+    ann.keyboard.press("m")
+    expect(ann.locator(".row.event").filter(has_text="The agent asks: delete the folder?")).to_be_visible()
+    expect(ann.locator(".row.event").filter(has_text="The question was answered")).to_contain_text(": no")
+
+
+def test_a_question_can_be_answered_with_the_keyboard_alone(tabs: Tabs, room: str) -> None:
+    page = tabs.open(room)
+
+    page.keyboard.press("i")
+    page.keyboard.type("[[ask:may I?]]")
+    page.keyboard.press("Enter")
+    expect(page.locator(".question")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("a")
+    expect(page.get_by_role("button", name="Allow once")).to_be_focused()
+    page.keyboard.press("Enter")
+
+    expect(said(page, "the answer was yes")).to_be_visible()
+
+
+def test_a_question_that_no_page_knows_is_shown_as_it_is(tabs: Tabs, room: str) -> None:
+    page = tabs.open(room)
+
+    write(page, "[[unknown:which way?]]")
+
+    card = page.locator(".question")
+    expect(card).to_contain_text("_scripted/question")
+    expect(card).to_contain_text('"question": "which way?"')
+    expect(card).to_contain_text("It cannot be answered here")
+    expect(card.get_by_role("button")).to_have_count(0)
+    page.get_by_role("button", name="Stop").click()
+    expect(card).to_have_count(0)
+    expect(agent(page)).to_have_text("scripted is ready")
+
+
+# ---------------------------------------------------------------------- waiting, stopping
+
+
+def test_a_turn_is_stopped_and_what_waits_is_taken_back(tabs: Tabs, room: str) -> None:
+    ann, ben = tabs.open(room), tabs.open(room)
+    expect(ann.get_by_role("button", name="Stop")).to_have_count(0)
+    write(ann, "[[hang]]")
+    expect(ann.get_by_role("button", name="Stop")).to_be_visible()
+    write(ann, "[[say:the first that waits]]")
+    write(ann, "[[say:the second that waits]]")
+
+    for page in (ann, ben):
+        expect(page.locator(".queue li .words")).to_have_text(
+            ["[[say:the first that waits]]", "[[say:the second that waits]]"]
+        )
+    ben.locator(".queue li").first.get_by_role("button", name="Take back").click()
+    for page in (ann, ben):
+        expect(page.locator(".queue li")).to_have_count(1)
+    expect(ben.get_by_label("Write to the agent")).to_have_value("[[say:the first that waits]]")
+    ben.get_by_role("button", name="Stop").click()
+
+    for page in (ann, ben):
+        expect(said(page, "the second that waits").last).to_be_visible()
+        expect(page.locator(".queue li")).to_have_count(0)
+        expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+        expect(agent(page)).to_have_text("scripted is ready")
+        expect(said(page, "the first that waits")).to_have_count(0)
+
+
+def test_an_agent_that_dies_is_seen_to_and_comes_back(tabs: Tabs, room: str) -> None:
+    page = tabs.open(room, view="all")
+
+    write(page, "[[say:last words]] [[die]]")
+
+    expect(page.locator(".row.event").filter(has_text="The agent ended")).to_be_visible()
+    expect(page.locator(".row.event").filter(has_text="Turn interrupted")).to_be_visible()
+    expect(
+        page.locator(".row.event").filter(has_text="The agent scripted runs and has taken its session up")
+    ).to_be_visible()
+    expect(agent(page)).to_have_text("scripted is ready")
+    write(page, "[[say:it is back]]")
+    expect(said(page, "it is back").last).to_be_visible()
+
+
+# ---------------------------------------------------------------------- compactions, presence, the list
+
+
+def test_a_compaction_of_the_agent_is_a_boundary_with_its_witnesses(tabs: Tabs, room: str) -> None:
+    page = tabs.open(room)
+
+    write(page, "[[say:before]] [[compact]] [[say:after]]")
+
+    expect(said(page, "after").last).to_be_visible()
+    boundary = page.locator(".row.observed")
+    expect(boundary).to_have_count(1)
+    expect(boundary).to_contain_text("Compaction 1")
+    expect(boundary.locator(".tag")).to_have_text(["acp"])
+    expect(boundary.locator("details.summary summary")).to_contain_text("the summary of what was said so far")
+    boundary.locator("details.made summary").click()
+    expect(boundary).to_contain_text("acp: the protocol's own word")
+    expect(said(page, "before").last).to_be_visible()
+    page.evaluate("document.getElementById('main').focus()")
+    page.keyboard.press("[")
+    expect(boundary).to_be_focused()
+
+
+def test_compacting_an_agents_session_asks_the_agent_once(tabs: Tabs, room: str) -> None:
+    page = tabs.open(room)
+
+    write(page, "/compact")
+    expect(page.locator(".row.observed")).to_have_count(1)
+    expect(page.locator(".figures")).to_contain_text("1 compaction")
+    page.locator('[data-act="compact"]').click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("The agent scripted is asked to compact by itself")
+    dialog.get_by_role("button", name="Compact", exact=True).click()
+
+    expect(page.locator(".row.observed")).to_have_count(2)
+
+
+def test_the_list_marks_where_an_agent_runs_and_where_it_waits_for_an_answer(tabs: Tabs, room: str) -> None:
+    page, other = tabs.open(room), tabs.open(room)
+    other.goto(other.url.split("#")[0] + "#/")
+    row = other.locator(f'.session[data-session="{room}"]')
+    expect(row.locator(".tag").first).to_have_text("scripted runs")
+    expect(row.locator(".asks")).to_have_count(0)
+
+    write(page, "[[ask:may I?]]")
+
+    expect(row.locator(".asks")).to_have_text("waits for an answer")
+    page.get_by_role("button", name="Allow once").click()
+    expect(row.locator(".asks")).to_have_count(0)
+
+
+def test_one_sees_who_else_is_there_each_once(tabs: Tabs, room: str, folder: Path) -> None:
+    secret, _ = Tokens(folder / "tokens").new("ben", ["read", "write"])
+    ann = tabs.open(room)
+    ben = tabs.open(room, token=secret)
+
+    for page in (ann, ben):
+        expect(page.locator(".here")).to_contain_text(re.compile(r"here: .*ben"))
+        expect(page.locator(".here")).to_contain_text("editor (")
+    ben.goto("about:blank")
+    expect(ann.locator(".here")).not_to_contain_text("ben")
+
+
+def test_who_may_only_read_sees_everything_and_has_nothing_to_press(tabs: Tabs, room: str, folder: Path) -> None:
+    secret, _ = Tokens(folder / "tokens").new("reader", ["read"])
+    ann, reader = tabs.open(room), tabs.open(room, token=secret)
+    expect(reader.get_by_label("Write to the agent")).to_be_disabled()
+
+    write(ann, "[[chunks:3]] [[ask:may I?]]")
+    write(ann, "[[say:waits]]")
+
+    expect(reader.locator(".question")).to_contain_text("may I?")
+    expect(reader.locator(".queue li")).to_have_count(1)
+    expect(said(reader, "word0 word1 word2")).to_be_visible()
+    expect(reader.locator(".dock").get_by_role("button")).to_have_count(0)
+    ann.get_by_role("button", name="Deny").click()
+    expect(said(reader, "waits").last).to_be_visible()
+
+
+def test_a_phone_has_room_for_all_of_it(tabs: Tabs, room: str) -> None:
+    page = tabs.open(room, viewport=PHONE, has_touch=True, is_mobile=True)
+
+    write(page, "[[say:" + "a long answer " * 200 + "]] [[ask:" + "/a/very/long/path" * 20 + "]]")
+    expect(page.locator(".question")).to_be_visible()
+    write(page, "one that waits " * 20)
+    expect(page.locator(".queue li")).to_have_count(1)
+
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for control in ("Allow once", "Send", "Stop", "Take back"):
+        expect(page.get_by_role("button", name=control)).to_be_in_viewport()
+    page.get_by_role("button", name="Allow once").tap()
+    expect(said(page, "the answer was yes")).to_be_in_viewport()

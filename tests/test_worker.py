@@ -1,0 +1,217 @@
+"""Workers: they compact for everybody, share the work, and nobody waits for a session that does not work out."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import onefold
+from onefold.compaction.policy import Policy
+from onefold.compaction.summarizers import Material
+from onefold.model import OPEN
+from onefold.store import Store
+from onefold.worker import Worker
+from tests.conftest import said
+from tests.helpers import quick
+
+PATIENCE = 20.0
+
+
+def asked(store: Store, *ids: str) -> None:
+    """Sessions with something to compact, and a request for each that nobody works on."""
+    for id in ids:
+        session = store.session(id)
+        session.append([said(n) for n in range(1, 31)])
+        store.journal.request(session.id)
+
+
+def states(store: Store, *ids: str) -> list[str]:
+    return [store.session(id).compactions()[-1].state for id in ids]
+
+
+@contextmanager
+def working(worker: Worker) -> Iterator[threading.Event]:
+    stop = threading.Event()
+    thread = threading.Thread(target=worker.run, args=(stop,))
+    thread.start()
+    try:
+        yield stop
+    finally:
+        stop.set()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def until(store: Store, session: str, done: Callable[[], bool]) -> None:
+    """Waits until something holds, looking after each change of the store."""
+    backend = store.journal.backend
+    for _ in range(200):
+        version = backend.version()
+        if done():
+            return
+        backend.wait(version, 0.2)
+    raise AssertionError(f"it did not come: {states(store, session)}")
+
+
+@pytest.fixture
+def shared(durable: str) -> Iterator[Store]:
+    with onefold.open(durable, policy=quick()) as store:
+        yield store
+
+
+def short(material: Material) -> str:
+    return f"what was said in {material.session}, in short"
+
+
+def test_a_worker_does_what_others_asked_for_and_then_ends(shared: Store) -> None:
+    ids = [f"s{n}" for n in range(6)]
+    asked(shared, *ids)
+
+    ended = Worker(shared, short, concurrency=3, upkeep=None).run(threading.Event(), once=True)
+
+    assert (ended.committed, ended.failed, ended.active) == (6, 0, 0)
+    assert states(shared, *ids) == ["committed"] * 6
+    assert shared.session("s3").context().summary == "what was said in s3, in short"
+
+
+def test_several_workers_pay_for_each_summary_once(shared: Store, durable: str) -> None:
+    ids = [f"s{n}" for n in range(12)]
+    asked(shared, *ids)
+    made: list[str] = []
+
+    def count(material: Material) -> str:
+        made.append(material.session)
+        return short(material)
+
+    start = threading.Barrier(3)
+
+    def work() -> None:
+        with onefold.open(durable, policy=quick()) as own:
+            start.wait()
+            Worker(own, count, concurrency=2, upkeep=None).run(threading.Event(), once=True)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    assert sorted(made) == sorted(ids)
+    assert states(shared, *ids) == ["committed"] * 12
+
+
+def test_a_poisoned_session_does_not_hold_up_the_others_f46(shared: Store) -> None:
+    asked(shared, "poisoned", "hangs")
+    others = [f"s{n}" for n in range(8)]
+    asked(shared, *others)
+    free = threading.Event()
+
+    def some(material: Material) -> str:
+        if material.session == "poisoned":
+            raise RuntimeError("this one always fails")
+        if material.session == "hangs":
+            free.wait(PATIENCE)
+        return short(material)
+
+    policy = Policy(attempts=3, backoff=(60.0,), tail_messages=2, tail_tokens=50, ledger_tokens=0, renew=0.05)
+    with working(Worker(shared, some, policy, concurrency=2, upkeep=None, drain=0.0)):
+        until(shared, "s7", lambda: states(shared, *others) == ["committed"] * 8)
+        poisoned = shared.session("poisoned").compactions()[-1]
+        assert (poisoned.state, poisoned.attempts) == ("requested", 1)
+        assert "this one always fails" in str(poisoned.cause)
+        assert states(shared, "hangs") == ["running"]
+        free.set()
+
+
+def test_a_worker_that_ends_hands_back_what_it_holds_for_the_next_one(shared: Store) -> None:
+    asked(shared, "s")
+    begun, never = threading.Event(), threading.Event()
+
+    def slow(material: Material) -> str:
+        begun.set()
+        never.wait(PATIENCE)
+        return short(material)
+
+    first = Worker(shared, slow, upkeep=None, drain=0.0)
+    with working(first):
+        assert begun.wait(PATIENCE)
+    assert first.standing.handed_back == 1
+    assert states(shared, "s") == ["requested"]
+
+    Worker(shared, short, upkeep=None).run(threading.Event(), once=True)
+    never.set()
+    assert states(shared, "s") == ["committed"]
+    assert shared.session("s").compactions()[-1].attempts == 2
+
+
+def test_upkeep_compacts_quiet_sessions_that_nobody_asked_for(durable: str) -> None:
+    policy = Policy(limit=1_000, tail_messages=2, tail_tokens=50, ledger_tokens=0)
+    now = [1_000.0]
+    with onefold.open(durable, policy=policy, clock=lambda: now[0]) as store:
+        store.session("full").append([said(n) for n in range(1, 60)])
+        store.session("small").append([said(n) for n in range(1, 4)])
+        now[0] += 400.0
+        ended = Worker(store, short, upkeep=300.0).run(threading.Event(), once=True)
+
+        assert ended.committed == 1
+        assert [c.trigger for c in store.session("full").compactions()] == ["upkeep"]
+        assert store.session("small").compactions() == []
+
+
+def test_what_an_agent_compacts_by_itself_is_left_to_it(shared: Store) -> None:
+    session = shared.session("s", keeper="agent")
+    session.append([said(n) for n in range(1, 31)])
+    shared.journal.request("s")
+    stop = threading.Event()
+    worker = Worker(shared, short, upkeep=None, heard=lambda standing: stop.set())
+    worker.run(stop)
+
+    assert states(shared, "s") == ["requested"]
+    assert worker.standing.committed == 0
+
+
+def test_the_command_works_until_it_is_told_to_end_and_has_numbers(tmp_path: Path) -> None:
+    address = tmp_path / "agent.db"
+    with onefold.open(address) as store:
+        asked(store, "s1", "s2")
+        command = [
+            sys.executable,
+            "-m",
+            "onefold",
+            "worker",
+            "--store",
+            str(address),
+            "--metrics",
+            "0",
+            "--upkeep",
+            "0",
+        ]
+        environ = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
+        try:
+            assert process.stderr is not None
+            found = re.search(r"http://127.0.0.1:\d+/metrics", process.stderr.readline())
+            assert found is not None
+            until(store, "s2", lambda: not [c for c in store.compactions() if c.state in OPEN])
+            with urllib.request.urlopen(found[0], timeout=PATIENCE) as answer:
+                numbers = answer.read().decode()
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+            process.wait()
+
+    assert process.returncode == 0, err
+    assert "2 compacted, 0 failed attempts, 0 handed back" in out
+    assert "onefold_oldest_request_seconds 0" in numbers
+    assert 'onefold_compactions_total{state="committed",trigger="manual"}' in numbers
