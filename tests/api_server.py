@@ -12,6 +12,7 @@ import httpx
 import uvicorn
 
 from onefold import Store
+from onefold.agents.hosting import Host
 from onefold.server.app import create_app
 from onefold.server.settings import Settings
 from onefold.server.tokens import Tokens
@@ -20,13 +21,15 @@ PATIENCE = 20.0
 
 
 @contextlib.contextmanager
-def served(store: Store, folder: Path, settings: Settings | None = None) -> Iterator[tuple[str, dict[str, str]]]:
+def served(
+    store: Store, folder: Path, settings: Settings | None = None, host: Host | None = None
+) -> Iterator[tuple[str, dict[str, str]]]:
     """The server's address, and the headers of somebody who may do everything."""
     settings = settings or Settings(rate=0)
     tokens = Tokens(folder / "tokens.json")
     secret, _ = tokens.new("tester", ["admin", "read", "write", "compact"])
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        app = create_app(store, settings, tokens)
+        app = create_app(store, settings, tokens, host=host)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=5))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()

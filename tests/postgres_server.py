@@ -17,9 +17,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -50,8 +50,11 @@ class Server:
             shutil.chown(self.folder, self._user)
         self._bin = self._binaries("pginstall" if version == "16" else f"pginstall{version}")
         self._process: subprocess.Popen[bytes] | None = None
-        self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        self._make()
         self.start()
+
+    def _make(self) -> None:
+        self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 
     @property
     def data(self) -> str:
@@ -90,9 +93,7 @@ class Server:
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         """Ends the server as a crash does, and waits for all of it, so that it can be started again."""
         assert self._process is not None
-        postmaster = int(Path(self.data, "postmaster.pid").read_text().split()[0])
-        children = Path(f"/proc/{postmaster}/task/{postmaster}/children")
-        inside = [int(pid) for pid in children.read_text().split()] if children.exists() else []
+        postmaster, *inside = self._processes()
         watched = [os.pidfd_open(pid) for pid in inside if Path(f"/proc/{pid}").exists()]
         os.kill(postmaster, how)
         self._close()
@@ -100,6 +101,24 @@ class Server:
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(fd, signal.SIGKILL)
             os.close(fd)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """All of it stands still for as long as the block, as a machine does that is moved or out of memory."""
+        os.kill(self._processes()[0], signal.SIGSTOP)  # first, so that it makes no new ones
+        stopped = self._processes()
+        for pid in stopped[1:]:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in reversed(stopped):
+                os.kill(pid, signal.SIGCONT)
+
+    def _processes(self) -> list[int]:
+        postmaster = int(Path(self.data, "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children")
+        return [postmaster, *(int(pid) for pid in (children.read_text().split() if children.exists() else ()))]
 
     def stop(self) -> None:
         """Ends it for good, and removes its folder."""
@@ -144,6 +163,36 @@ class Server:
         for path in (copy, *copy.rglob("*")):
             path.chmod(0o755)
         return copy / package.name / install / "bin"
+
+
+class Standby(Server):
+    """A copy of another server, which follows it until it is promoted. Its primary waits for it from now on."""
+
+    def __init__(self, primary: Server) -> None:
+        self._primary = primary
+        super().__init__(quick=False)
+        with psycopg.connect(primary.dsn, autocommit=True) as admin:
+            admin.execute("alter system set synchronous_standby_names = 'standby'")
+            admin.execute("select pg_reload_conf()")
+            wait_for(admin, "select 1 from pg_stat_replication where sync_state = 'sync'")
+
+    def _make(self) -> None:
+        source = f"host={self._primary.folder} user=postgres application_name=standby"
+        self._run("pg_basebackup", "-D", self.data, "-d", source, "-R", "-c", "fast", "--no-sync")
+
+    def promote(self) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as admin:
+            assert admin.execute("select pg_promote(true, 30)").fetchone() == (True,)
+
+
+def wait_for(admin: psycopg.Connection[tuple[object, ...]], query: LiteralString) -> None:
+    """Asks until something is found."""
+    pause = threading.Event()
+    for _ in range(int(READY / 0.02)):
+        if admin.execute(query).fetchone() is not None:
+            return
+        pause.wait(0.02)
+    raise AssertionError(f"nothing was found within {READY} s: {query}")
 
 
 _shared: list[Server] = []

@@ -152,6 +152,7 @@ class Agent:
 
     def _serve(self, method: str, params: dict[str, Any]) -> Any:
         without = self.options.without.split(",")
+        self._misbehave(method)
         match method:
             case "initialize":
                 capabilities = params.get("clientCapabilities") or {}
@@ -165,7 +166,10 @@ class Agent:
                     },
                     "authMethods": [{"id": "key", "name": "a key"}],
                 }
-            case "authenticate" | "session/close":
+            case "authenticate":
+                self.options.locked = False
+                return {"_meta": {"welcome": params.get("secret")}}
+            case "session/close":
                 return {}
             case "session/new":
                 id = self.next_id("session")
@@ -186,6 +190,16 @@ class Agent:
             case "_test/state":
                 return {**self.kept, "pid": os.getpid(), "running": list(self.turns)}
         raise Refused(-32601, f"no method {method}")
+
+    def _misbehave(self, method: str) -> None:
+        if method == self.options.dies:
+            os._exit(3)
+        if method == self.options.hangs:
+            threading.Event().wait()
+        if self.options.locked and method in ("session/new", "session/load", "session/resume"):
+            raise Refused(-32000, "log in first")
+        if method in ("session/load", "session/resume") and "taking" in self.options.without:
+            raise Refused(-32603, "the session cannot be read")
 
     def _opened(self, id: str) -> dict[str, Any]:
         self.open.add(id)
@@ -293,6 +307,20 @@ class Turn:
 
 def say(turn: Turn, value: str) -> None:
     turn.speak(value)
+
+
+def call(turn: Turn, value: str) -> None:
+    """A tool call that is begun and told of, and never over."""
+    id = turn.agent.next_id("call")
+    turn.update("tool_call", toolCallId=id, title=value, kind="other", status="pending", rawInput={"name": value})
+    said = [{"type": "content", "content": {"type": "text", "text": f"{value} goes on"}}]
+    turn.update("tool_call_update", toolCallId=id, status="in_progress", content=said)
+
+
+def withdraw(turn: Turn, value: str) -> None:
+    """Asks something, and takes the question back at once."""
+    turn.agent.send(id=value, method="session/request_permission", params={"sessionId": turn.session["id"]})
+    turn.agent.send(method="$/cancel_request", params={"requestId": value})
 
 
 def think(turn: Turn, value: str) -> None:
@@ -548,6 +576,8 @@ def replay_compaction(agent: Agent, session: str, entry: dict[str, Any]) -> None
 
 DIRECTIVES: dict[str, Callable[[Turn, str], None]] = {
     "say": say,
+    "call": call,
+    "withdraw": withdraw,
     "think": think,
     "chunks": chunks,
     "big": big,
@@ -577,7 +607,10 @@ def options() -> argparse.Namespace:
     parser.add_argument("--family", choices=list(NAMES), default="acp")
     parser.add_argument("--state", help="a file that its sessions outlive it in")
     parser.add_argument("--log", help="a file for every frame it receives, one JSON a line")
-    parser.add_argument("--without", default="", help="what it cannot: load, resume")
+    parser.add_argument("--without", default="", help="what it cannot: load, resume; taking: when it comes to it")
+    parser.add_argument("--locked", action="store_true", help="wants somebody to log in, in every process anew")
+    parser.add_argument("--dies", default="", help="in which request: initialize, session/load, …")
+    parser.add_argument("--hangs", default="", help="the same, without an answer")
     parser.add_argument("--ids", default=os.urandom(4).hex(), help="what its ids begin with")
     parser.add_argument("--stubborn", action="store_true", help="ends neither at the end of stdin nor by SIGTERM")
     parser.add_argument("--life", type=int, default=600, help="seconds it lives at most, whatever becomes of its test")

@@ -17,7 +17,7 @@ import pytest
 import onefold
 from onefold.cli import imports
 from onefold.cli.exported import FIELDS, exported
-from onefold.cli.words import turn_words, words
+from onefold.cli.words import summary_of, turn_words, words
 from onefold.compaction.run import whoami
 from onefold.journal.contract import Journal
 from onefold.journal.copying import take_in
@@ -1139,6 +1139,13 @@ def test_what_happens_in_a_life_is_told_in_words(kind: str, body: Json, expected
 )  # fmt: skip
 def test_a_record_that_makes_no_sense_is_still_shown(kind: str, body: Json) -> None:
     assert words(Record(1, "id", kind, 0.0, body)) is not None
+
+
+def test_a_summary_is_found_whoever_told_it() -> None:
+    assert summary_of(Record(1, "id", "segment.opened", 0.0, {"summary": "ours"})) == "ours"
+    assert summary_of(Record(1, "id", "segment.opened", 0.0, {"source": "observed", "said": "its own"})) == "its own"
+    assert summary_of(Record(1, "id", "segment.opened", 0.0, {"source": "observed"})) is None
+    assert summary_of(Record(1, "id", "message", 0.0, {"said": "no"})) is None
 
 
 def test_a_turn_whose_writer_is_silent_is_told_apart() -> None:

@@ -1,9 +1,10 @@
-"""An agent's room on the page, in a real browser: people write to the agent, answer it and stop it, and see each other."""
+"""An agent's room on the page, in a real browser: people write to it, answer it, stop it, and see each other."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from websockets.sync.client import ClientConnection, connect
 from onefold.agents.wire import parse, request, text
 from onefold.server.tokens import Tokens
 from tests.helpers import Child
-from tests.test_page import DESK, PHONE, Served, Shown, launched
+from tests.test_page import CONTRAST, DESK, PHONE, Served, Shown, launched
 
 pytestmark = pytest.mark.xdist_group("page")
 PATIENCE = 20.0
@@ -55,12 +56,18 @@ class Editor:
                     return frame.body
 
 
+@contextmanager
+def joined(served: Served, agent: str) -> Iterator[ClientConnection]:
+    address = f"ws{served.url.removeprefix('http')}/acp?agent={agent}"
+    headers = {"Authorization": f"Bearer {served.token}"}
+    with connect(address, additional_headers=headers, max_size=None, max_queue=None) as socket:
+        yield socket
+
+
 @pytest.fixture
 def room(served: Served) -> Iterator[str]:
     """A room of its own for each test, with an editor in it."""
-    address = f"ws{served.url.removeprefix('http')}/acp?agent=scripted"
-    headers = {"Authorization": f"Bearer {served.token}"}
-    with connect(address, additional_headers=headers, max_size=None, max_queue=None) as socket:
+    with joined(served, "scripted") as socket:
         yield Editor(socket).session
 
 
@@ -275,6 +282,25 @@ def test_an_agent_that_dies_is_seen_to_and_comes_back(tabs: Tabs, room: str) -> 
     expect(said(page, "it is back").last).to_be_visible()
 
 
+def test_an_agent_that_cannot_be_started_says_why_in_the_list_and_in_its_room(
+    tabs: Tabs, room: str, served: Served
+) -> None:
+    page = tabs.open(room)
+    page.goto(f"{served.url}/#/")
+
+    with joined(served, "broken") as socket:
+        socket.send(text(request(1, "session/new", {"cwd": "/", "mcpServers": []})))
+        (answer,) = parse(str(socket.recv(PATIENCE)))
+        assert "not found" in answer.body["error"]["message"]
+
+    row = page.locator(".session").filter(has_text="broken is down")
+    row.click()
+    expect(agent(page)).to_have_text("broken is down")
+    expect(page.locator(".dock .cause")).to_contain_text("it is not found. Install it")
+    write(page, "[[say:when it is there]]")
+    expect(page.locator(".queue li .words")).to_have_text("[[say:when it is there]]")
+
+
 # ---------------------------------------------------------------------- compactions, presence, the list
 
 
@@ -351,6 +377,20 @@ def test_who_may_only_read_sees_everything_and_has_nothing_to_press(tabs: Tabs, 
     expect(reader.locator(".dock").get_by_role("button")).to_have_count(0)
     ann.get_by_role("button", name="Deny").click()
     expect(said(reader, "waits").last).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_room_has_enough_contrast(tabs: Tabs, room: str, scheme: Any) -> None:
+    page = tabs.open(room, color_scheme=scheme, reduced_motion="reduce")
+    write(page, "[[compact]] [[tool:read]] [[think:hm]] [[ask:may I?]]")
+    expect(page.locator(".question")).to_be_visible()
+    write(page, "one that waits")
+    expect(page.locator(".queue li")).to_have_count(1)
+    assert page.evaluate(CONTRAST) == []
+
+    page.goto(page.url.split("#")[0] + "#/")
+    expect(page.locator(".asks").first).to_be_visible()
+    assert page.evaluate(CONTRAST) == []
 
 
 def test_a_phone_has_room_for_all_of_it(tabs: Tabs, room: str) -> None:

@@ -15,6 +15,7 @@ from onefold.agents.frames import Frames
 from onefold.agents.wire import parse
 from onefold.model import AGENT_STARTED, MESSAGE, TURN_SETTLED, Record
 from tests.acp_clients import Ran, Remote, blocks, is_method, is_update
+from tests.test_agents_child import alive
 from tests.test_rooms import run
 
 LONG = "[[chunks:60]]"
@@ -117,7 +118,7 @@ def test_the_queue_goes_on_after_a_restart_and_questions_do_not_f74(tmp_path: Pa
                 await ann.send("session/prompt", sessionId="s", prompt=blocks("[[ask:may I?]]"))
                 await ann.until(is_method("session/request_permission"))
                 await ann.send("session/prompt", sessionId="s", prompt=blocks("[[say:queued]]"))
-                await ann.until(lambda f: f.method == "onefold/queue_changed" and len(f.params["queue"]) == 1)
+                await ann.until(lambda f: f.method == "onefold/queue_changed" and "queued" in str(f.params["queue"]))
                 served.again()
                 await ann.until(is_update("agent_message_chunk"))
                 await settled(ann, 1)
@@ -169,8 +170,7 @@ def test_a_sigterm_ends_the_agent_and_its_children_and_settles_what_is_open(tmp_
                 assert await asyncio.to_thread(served.ended) == 0
             finally:
                 await ann.close()
-        with pytest.raises(ProcessLookupError):
-            os.kill(child, 0)
+        assert not alive(child)
         records = journal(tmp_path)
         assert [r.body["outcome"] for r in records if r.kind == TURN_SETTLED] == ["interrupted"]
         assert records[-1].kind == "agent.ended"

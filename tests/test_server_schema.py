@@ -5,6 +5,7 @@ The streams are left to `test_server_live.py`: they do not end by themselves.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,15 +14,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import onefold
+from onefold.agents.frames import RoomRow
+from onefold.agents.hosting import Host
 from onefold.server.settings import Settings
+from tests.acp_clients import AGENT
 from tests.api_server import PATIENCE, served
 from tests.helpers import converse, quick
 
 READING = (
     "sessions", "attach", "records", "context", "segments", "expand", "compactions", "ledger", "curve", "search",
-    "export", "verify",
+    "export", "verify", "rooms",
 )  # fmt: skip
-ACTING = ("append", "note", "pin", "unpin", "undo", "redo", "fork", "compact", "cancel", "verify")
+ACTING = (
+    "append", "note", "pin", "unpin", "undo", "redo", "fork", "compact", "cancel", "verify", "prompt", "unqueue",
+    "stop", "answer",
+)  # fmt: skip
 CALLS = [
     *(("GET", f"/api/{name}") for name in READING),
     *(("POST", f"/api/{name}") for name in ACTING),
@@ -29,7 +36,7 @@ CALLS = [
     ("GET", "/healthz"),
     ("GET", "/readyz"),
 ]
-SAYING_NOTHING = [("GET", "/api/verify"), ("GET", "/healthz"), ("GET", "/readyz")]
+SAYING_NOTHING = [("GET", "/api/verify"), ("GET", "/api/rooms"), ("GET", "/healthz"), ("GET", "/readyz")]
 STREAMS = [("GET", "/api/events")]
 NOT_JSON = [("GET", "/metrics")]
 
@@ -44,7 +51,7 @@ class Described(NamedTuple):
 
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Described]:
-    """A real server on a store with sessions named as schemathesis likes to name things."""
+    """A real server on a store with sessions named as schemathesis likes to name things; one of them has an agent."""
     import schemathesis
 
     folder = tmp_path_factory.mktemp("schema")
@@ -55,7 +62,9 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Described]:
             session.compact()
             session.note("rule", "be brief", "style")
             converse(session, 2, start=7)
-        with served(store, folder, Settings(rate=0, wait=0.1)) as (address, headers):
+        host = Host(store, folder / "agent.db.frames")
+        host.frames.put_room(RoomRow("00", "scripted", [sys.executable, str(AGENT)], "/", None, 0.0, None))
+        with served(store, folder, Settings(rate=0, wait=0.1), host) as (address, headers):
             openapi = httpx.get(f"{address}/openapi.json", headers=headers, timeout=PATIENCE).json()
             yield Described(schemathesis.openapi.from_dict(openapi), address, headers)
         assert store.verify().findings == ()

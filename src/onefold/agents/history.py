@@ -49,10 +49,11 @@ def _messages(store: Store, session: str, at: Moment, *, whole: bool) -> list[Re
         head = tx.segment(session, state.head)
         hidden = head.hidden if head is not None else ()
         found: list[Record] = []
-        size = 0
+        size, crosses = 0, None
         for record in _backwards(tx, session, at.record + 1):
-            if len(found) >= MOST or size > MOST_BYTES or (not whole and _is_over(record, state.head, found)):
+            if len(found) >= MOST or size > MOST_BYTES or (not whole and _is_over(record, state.head, crosses)):
                 break
+            crosses = record.turn or crosses if record.number > state.head else crosses
             if record.kind == MESSAGE and not view.is_hidden(hidden, record.number) and begins(record) <= at.frame:
                 found.append(record)
                 size += len(encode(record.body))
@@ -61,11 +62,10 @@ def _messages(store: Store, session: str, at: Moment, *, whole: bool) -> list[Re
     return store.journal.backend.read(look)
 
 
-def _is_over(record: Record, head: int, found: list[Record]) -> bool:
+def _is_over(record: Record, head: int, crosses: str | None) -> bool:
     """Whether the segment has no more: a turn that crosses its boundary is in view from its beginning on."""
     if record.number > head:
         return False
-    crosses = found[-1].turn if found else None
     if crosses is None:
         return True
     return record.kind == TURN_STARTED if record.turn == crosses else record.kind == MESSAGE

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onefold.agents import witnesses
-from onefold.agents.child import Child, ChildGone, Ended
+from onefold.agents.child import CannotStart, Child, ChildGone, Ended
 from onefold.agents.frames import RoomRow
 from onefold.agents.refused import AUTH_REQUIRED, BUSY, Refused
 from onefold.agents.spec import Agent, AgentUnusable
@@ -59,6 +59,9 @@ class Process:
         self.opened: dict[str, Json] = {}
         """What it answered to the session's beginning."""
         self.greeted = asyncio.Event()
+        self.tried = asyncio.Event()
+        """Its command was run; or it cannot be, and `cannot` says why."""
+        self.cannot: str | None = None
         self.handover = False
         """It knows nothing of what was said: the next prompt has to tell it."""
         self.replaying = False
@@ -106,6 +109,18 @@ class Process:
         wait = BACKOFF[min(self._deaths, len(BACKOFF) - 1)]
         self._again = asyncio.get_running_loop().call_later(wait, self.rise)
 
+    async def remember(self) -> None:
+        """From here on the room can be opened again, whatever becomes of its agent."""
+        room, frames = self._room, self._room.around.frames
+
+        def keep() -> None:
+            before = frames.room(room.session)
+            own = self.session or (before.agent_session if before is not None else None)
+            name, command = self.agent.name, list(self.agent.command)
+            frames.put_room(RoomRow(room.session, name, command, self.cwd, own, room.around.clock(), None))
+
+        await room.in_thread(keep)
+
     async def end(self) -> None:
         """For good."""
         if self._again is not None:
@@ -122,6 +137,9 @@ class Process:
             await self._start()
         except (OnefoldError, TimeoutError, OSError) as trouble:
             why = str(trouble) or f"it did not answer within {ANSWER:.0f} seconds"
+            if isinstance(trouble, CannotStart):  # it does not get better by trying again and again
+                self._deaths, self.cannot = GIVE_UP, why
+                self.tried.set()
             child, self._child = self._child, None
             if child is None and self._began_and_ended:
                 return  # its end was heard of already
@@ -145,6 +163,8 @@ class Process:
             on_noise=lambda line: post(room.noise, line),
             on_end=partial(post, self._ended, self._starts),
         )
+        self.cannot = None
+        self.tried.set()
         hello = {
             "protocolVersion": 1,
             "clientCapabilities": {
@@ -226,8 +246,7 @@ class Process:
         }  # fmt: skip
         await room.in_thread(partial(room.book.alias, own))
         room.tape.record = await room.in_thread(partial(room.book.started, body))
-        row = RoomRow(room.session, name, command, self.cwd, own, room.around.clock(), None)
-        await room.in_thread(lambda: room.around.frames.put_room(row))
+        await self.remember()
         self._steady = room.around.clock()
         await room.agent_ready(how)
 

@@ -102,6 +102,7 @@ class Room:
         await self.compactions.take_up()
         self.tape.record = (await self.in_thread(self.book.state)).last
         await self.prompts.changed()
+        await self.process.remember()
         self._task = asyncio.create_task(self._run(), name=f"room {self.session}")
         self.process.rise()
 
@@ -122,6 +123,12 @@ class Room:
             raise Refused(f"the agent {self.process.agent.name!r} is not there: {self.trouble}")
         if self.phase == "closed":
             raise Refused(f"the room of session {self.session!r} is closed")
+
+    async def begun(self) -> None:
+        """Waits until the agent's command was run for the first time; raises if it cannot be."""
+        await self.process.tried.wait()
+        if self.process.cannot is not None:
+            raise Refused(self.process.cannot)
 
     async def greeted(self) -> dict[str, Json]:
         """What the agent answered to `initialize`."""

@@ -107,6 +107,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
 
     async def begin(end: Callable[[], None]) -> None:
         rooms.default = await rooms.open(id, chosen, cwd=where)
+        await rooms.default.begun()
         if stdio:
             from onefold.cli.stdio import speak
 

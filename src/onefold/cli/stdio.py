@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +14,8 @@ from onefold.cli.options import WrongUse
 from onefold.errors import OnefoldError
 
 if TYPE_CHECKING:
+    from websockets.http11 import Response
+
     from onefold.agents.door import Scope
     from onefold.agents.hosting import Host
     from onefold.agents.outbox import Outbox
@@ -77,7 +81,7 @@ def bridge(url: str, token: str | None, session: str) -> None:
     """Carries frames between this process's standard input and output and a room of a server, until either ends."""
     try:
         from websockets.asyncio.client import connect
-        from websockets.exceptions import WebSocketException
+        from websockets.exceptions import InvalidStatus, WebSocketException
     except ImportError:
         raise WrongUse("websockets is not installed, which this needs: pip install 'onefold[server]'") from None
     from urllib.parse import quote
@@ -108,5 +112,14 @@ def bridge(url: str, token: str | None, session: str) -> None:
 
     try:
         asyncio.run(run())
+    except InvalidStatus as refused:
+        raise OnefoldError(f"{url} does not let this in: {_told(refused.response)}") from None
     except (OSError, WebSocketException) as error:
         raise OnefoldError(f"{url} cannot be joined: {error}; look whether it runs, and give its token") from None
+
+
+def _told(response: Response) -> str:
+    """What a server said instead of opening a connection."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return str(json.loads(response.body or b"")["error"]["message"])
+    return f"it answered {response.status_code}"

@@ -57,8 +57,9 @@ def words(record: Record) -> str:
 
 
 def summary_of(record: Record) -> str | None:
-    """The summary that a record holds, if it opened a segment with one of its own."""
-    found = record.body.get("summary") if record.kind == SEGMENT_OPENED and isinstance(record.body, dict) else None
+    """The summary that a record holds, if it opened a segment with one of its own, or as its agent told it."""
+    body = record.body if record.kind == SEGMENT_OPENED and isinstance(record.body, dict) else {}
+    found = body.get("summary", body.get("said"))
     return found if isinstance(found, str) else None
 
 

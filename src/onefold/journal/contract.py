@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple
+from functools import partial
 
 from onefold.errors import (
     Cancelled,
@@ -34,7 +35,7 @@ from onefold.journal import fold, reading, view
 from onefold.journal.fold import boundary
 from onefold.journal.leases import PatientLeases
 from onefold.journal.refusals import check_name, conflict, known_word, lost, may_compact, own, refused
-from onefold.journal.seam import Backend, Taken, Transaction
+from onefold.journal.seam import Backend, InUse, Taken, Transaction
 from onefold.journal.verify import heal
 from onefold.journal.view import known
 from onefold.messages import digest, encode
@@ -81,6 +82,7 @@ log = logging.getLogger("onefold")
 SUMMARY_LIMIT = 1 << 20
 AUTOMATIC_FAILURES = 3
 GROWTH = 1.2
+CLAIMABLE_AT_ONCE = 32
 _NOTHING = Spent()
 
 
@@ -148,7 +150,8 @@ class Journal:
         if key is not None or turn is not None:
             within = turn.id if turn is not None else None
             drafts = [d._replace(key=key, turn=within or d.turn) for d in drafts]
-        return self.backend.write(session, work, size=sum(len(d.data) for d in drafts))
+        size = len(drafts[0].data) if len(drafts) == 1 else sum(len(d.data) for d in drafts)
+        return self.backend.write(session, work, size=size)
 
     def read(self, session: str, start: int = 1, stop: int | None = None) -> Iterator[Record]:
         """Records with start ≤ number < stop, in pages, so that no long read holds the store's log open."""
@@ -237,7 +240,11 @@ class Journal:
         With `compaction`, that one or none. A claim that is not granted writes nothing, but for a last attempt that
         died: whoever meets it settles it.
         """
+        return self.backend.write(session, self._claiming(session, who, lease, life, compaction))
 
+    def _claiming(
+        self, session: str, who: HolderId, lease: float, life: float, compaction: str | None
+    ) -> Callable[[Transaction], Claim | Held]:  # fmt: skip
         def work(tx: Transaction) -> Claim | Held:
             state = known(tx, session)
             current = self._open(tx, state)
@@ -267,24 +274,36 @@ class Journal:
                 pid=os.getpid(),
             )
 
-        return self.backend.write(session, work)
+        return work
 
     def claim_next(self, who: HolderId, *, lease: float = 60.0, life: float = 600.0) -> Claim | None:
         """Takes any open compaction of any session that onefold keeps, the longest waiting first. Those that somebody
-        holds, or that wait, are only looked at: who finds nothing to do writes nothing."""
-        for waiting in self.backend.read(self._claimable_ones):
-            try:
-                claimed = self.claim(waiting.session, who, lease=lease, life=life, compaction=waiting.id)
-            except (SessionNotFound, StoreDamaged) as error:
-                log.warning("session %r is passed over: %s", waiting.session, error)
-                continue
-            if isinstance(claimed, Claim):
-                return claimed
+        holds, or that wait, are only looked at: who finds nothing to do writes nothing. A session that somebody writes
+        to just now is passed over: it is there the next time."""
+        tried: set[str] = set()
+        while some := self.backend.read(partial(self._claimable_ones, tried)):
+            for waiting in some:
+                tried.add(waiting.id)
+                work = self._claiming(waiting.session, who, lease, life, waiting.id)
+                try:
+                    claimed = self.backend.write(waiting.session, work, patient=False)
+                except InUse:
+                    continue
+                except (SessionNotFound, StoreDamaged) as error:
+                    log.warning("session %r is passed over: %s", waiting.session, error)
+                    continue
+                if isinstance(claimed, Claim):
+                    return claimed
         return None
 
-    def _claimable_ones(self, tx: Transaction) -> list[Compaction]:
-        found = []
+    def _claimable_ones(self, tried: set[str], tx: Transaction) -> list[Compaction]:
+        """The first few of them: where thousands wait, a worker looks at no more than it needs."""
+        found: list[Compaction] = []
         for waiting in tx.compactions(None, open_only=True):
+            if len(found) == CLAIMABLE_AT_ONCE:
+                break
+            if waiting.id in tried:
+                continue
             base = tx.segment(waiting.session, waiting.base)
             kept = base is None or base.keeper == "onefold"  # else its agent compacts it
             if kept and (self._dead_last_attempt(tx, waiting) or self._held(tx, waiting) is None):
@@ -469,10 +488,7 @@ class Journal:
 
     def add(self, tx: Transaction, state: SessionState, d: Draft) -> SessionState:
         """Writes one record with the next number, and folds it in."""
-        record = Record(
-            number=state.last + 1, id=d.id, kind=d.kind, at=tx.now, body=d.body, format=d.format, header=d.header,
-            key=d.key, turn=d.turn, actor=d.actor,
-        )  # fmt: skip
+        record = Record(state.last + 1, d.id, d.kind, tx.now, d.body, d.format, d.header, d.key, d.turn, d.actor)
         tx.add(state.id, record, d.data)
         return fold.apply(tx, state, record)
 

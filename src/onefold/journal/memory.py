@@ -249,7 +249,9 @@ class MemoryBackend:
         self._version = 0
         self._closed = False
 
-    def write(self, session: str, work: Callable[[Transaction], T], *, size: int = 0) -> T:
+    def write(
+        self, session: str, work: Callable[[Transaction], T], *, size: int = 0, patient: bool = True
+    ) -> T:  # fmt: skip
         with self._changed:
             self._check_open()
             tx = MemoryTransaction(self._room, self._clock())

@@ -19,6 +19,10 @@ class Taken(Exception):
     """A unique key stands there already: a segment's base, which makes a fork impossible to write, or an alias."""
 
 
+class InUse(Exception):
+    """Somebody else writes to the session now, and the caller would rather not wait."""
+
+
 class Leases(Protocol):
     """Who is left alone, and until when. Whatever it raises is a warning, never a failure: see `leases`."""
 
@@ -144,8 +148,14 @@ class Backend(Protocol):
     def incarnation(self) -> str:
         """Another one after every restore from a backup, so that old numbers are not taken for new ones."""
 
-    def write(self, session: str, work: Callable[[Transaction], T], *, size: int = 0) -> T:
-        """Runs `work` in one durable transaction. `size` is a hint: large work does not share a commit."""
+    def write(
+        self, session: str, work: Callable[[Transaction], T], *, size: int = 0, patient: bool = True
+    ) -> T:  # fmt: skip
+        """Runs `work` in one durable transaction. `size` is a hint: large work does not share a commit.
+
+        Not `patient`: where sessions are written to apart from each other, raises `InUse` instead of waiting for
+        whoever writes to this one.
+        """
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Runs `work` on one consistent view. Never waits for a writer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -132,12 +133,18 @@ def in_turn(said: Iterable[Said]) -> list[Said]:
 
 
 def plain_header(role: str, text: str) -> Header:
-    return Header(role, _PER_MESSAGE + estimate(text))
+    return _plain_header(role, _PER_MESSAGE + estimate(text))
+
+
+@functools.lru_cache(2048)
+def _plain_header(role: str, tokens: int) -> Header:
+    """Made once for all messages of a size: most messages are short, and there are very many."""
+    return Header(role, tokens)
 
 
 def estimate(text: str) -> int:
     """Tokens of a text, roughly: four bytes each, which errs on the safe side for prose in most languages."""
-    return (len(text.encode("utf-8", "surrogatepass")) + 3) // 4
+    return ((len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))) + 3) // 4
 
 
 def objects(value: Json) -> list[dict[str, Json]]:

@@ -83,7 +83,7 @@ def api(store: Store, settings: Settings, hub: Hub, host: Host | None = None) ->
         *acting.router.routes,
         *rooms.router.routes,
     ]  # as they are: an inclusion makes them anew
-    app.router.routes += [*hub.routes(), *metrics.routes(hub), *(rooms.routes(host) if host is not None else ())]
+    app.router.routes += [*hub.routes(), *metrics.routes(hub), *rooms.routes(host)]
     app.router.routes += [Route(path, page, include_in_schema=False) for path in FILES]
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
     return app

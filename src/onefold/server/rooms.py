@@ -10,6 +10,7 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from onefold.agents.door import Door
 from onefold.agents.hosting import Host
@@ -21,6 +22,7 @@ from onefold.errors import OnefoldError
 from onefold.server.acting import Asking
 from onefold.server.asking import AnswerBody, PromptBody, SessionParam, UnqueueBody
 from onefold.server.errors import DECLARED
+from onefold.server.errors import answer as refused
 from onefold.server.reading import json
 from onefold.server.shapes import AnsweredJson, PromptedJson, RoomJson, RoomsJson, StoppedJson, UnqueuedJson
 from onefold.server.tokens import Scope as TokenScope
@@ -35,10 +37,13 @@ class NoRoom(OnefoldError):
     """No agent runs for a session here."""
 
 
+_NO_AGENTS = "this server runs no agents; name some in its config file, or start one with `onefold run`"
+
+
 async def _host(request: Request) -> Host:
     host: Host | None = request.app.state.desk.host
     if host is None:
-        raise NoRoom("this server runs no agents; name some in its config file, or start one with `onefold run`")
+        raise NoRoom(_NO_AGENTS)
     return host
 
 
@@ -118,8 +123,12 @@ async def answer(host: TheHost, who: Asking, session: SessionParam, body: Answer
 # ---------------------------------------------------------------------- ACP on a WebSocket
 
 
-def routes(host: Host) -> list[BaseRoute]:
-    return [WebSocketRoute("/acp", Acp(host), name="acp")]
+def routes(host: Host | None) -> list[BaseRoute]:
+    return [WebSocketRoute("/acp", Acp(host) if host is not None else _no_agents, name="acp")]
+
+
+async def _no_agents(socket: WebSocket) -> None:
+    await socket.send_denial_response(refused(409, NoRoom.__name__, _NO_AGENTS))
 
 
 class Acp:

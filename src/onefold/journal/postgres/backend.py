@@ -34,6 +34,9 @@ T = TypeVar("T")
 
 RACES = 20
 FIRST_PAUSE, LAST_PAUSE = 0.01, 1.0
+SCRUB_PATIENCE = 2.0
+REWRITE = 86400.0
+"""How many seconds writing the tables anew may take."""
 SETTLE_STEP = 1.0
 """How long one look at a lost transaction waits for its lock, at most, before the transaction is ended from here."""
 
@@ -74,8 +77,10 @@ class PostgresBackend:
 
     # ------------------------------------------------------------------ the seam
 
-    def write(self, session: str, work: Callable[[Transaction], T], *, size: int = 0) -> T:
-        result = self._patiently(lambda held: self._write_once(session, work, held))
+    def write(
+        self, session: str, work: Callable[[Transaction], T], *, size: int = 0, patient: bool = True
+    ) -> T:  # fmt: skip
+        result = self._patiently(lambda held: self._write_once(session, work, held, patient))
         self._watch.changed()
         return result
 
@@ -121,11 +126,24 @@ class PostgresBackend:
         return found
 
     def scrub(self, *, whole: bool = False) -> bool:
-        """What was erased is gone for whoever asks the server. Its files hold it until they are written anew, which
-        stops all writers, so that is done only when it is asked for; its log and its backups are not reached."""
-        if whole:
-            with self._translated(), contextlib.closing(self._connect(longest=86400.0)) as link:
-                link.ask(self._queries["rewrite_tables"])
+        """What was erased is gone for whoever asks the server, at once. Its files hold it until the tables are written
+        anew: not even VACUUM overwrites a removed row. That stops all writers, so it is done only when it is asked for,
+        and `wiped` is False until then. Whoever may still see the old rows is in the way, and waited for. The server's
+        log, its standbys' files and its backups are not reached."""
+        if not whole:
+            return False
+        with self._translated(), contextlib.closing(self._connect(longest=REWRITE)) as link:
+            gone = self._nobody_sees(link, *link.ask(self._queries["next_transaction"])[0])
+            link.ask(self._queries["rewrite_tables"])
+        return gone
+
+    def _nobody_sees(self, link: Link, before: str) -> bool:
+        """Waits until nobody can see any more what was removed before a transaction. False if that took too long."""
+        ends = time.monotonic() + min(SCRUB_PATIENCE, self._patience)
+        while link.send([(self._queries["in_the_way"], {"before": before})])[0][0][0]:
+            if time.monotonic() > ends:
+                return False
+            self._closed.wait(LAST_PAUSE / 20)
         return True
 
     def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
@@ -146,11 +164,13 @@ class PostgresBackend:
 
     # ------------------------------------------------------------------ writing
 
-    def _write_once(self, session: str, work: Callable[[Transaction], T], held: tuple[str, ...]) -> T:
+    def _write_once(
+        self, session: str, work: Callable[[Transaction], T], held: tuple[str, ...], patient: bool
+    ) -> T:  # fmt: skip
         with self._link() as link:
             tx = PostgresTransaction(link, self._queries, self._clock)
             try:
-                tx.begin_writing(session, held, self._lock_number(session), self._patience)
+                tx.begin_writing(session, held, self._lock_number(session), self._patience, patient=patient)
                 schema.check_writer(self._shape, tx.min_writer)
                 result = work(tx)
                 tx.commit(self._channel, _short(session))
@@ -193,14 +213,15 @@ class PostgresBackend:
 
         Its lock says when it is over: whoever has that lock after it can read what it left. If it is not over soon,
         since its connection is lost for one side only, it is ended from here; unless it waits for its standby, since
-        then it is written already. One that leaves no record behind is run again, which does no harm.
+        then it is written already. Whoever looks waits for the standby as well: a server that was restarted shows what
+        only itself has. One that leaves no record behind is run again, which does no harm.
         """
         ends = time.monotonic() + self._patience
         pause = FIRST_PAUSE
         while tx.witness is not None:
             self._drain()
             try:
-                with contextlib.closing(self._connect()) as link:
+                with contextlib.closing(self._connect(self._patience)) as link:
                     return self._look(link, session, tx)
             except (psycopg.Error, OnefoldError) as error:
                 if time.monotonic() + pause > ends:
@@ -219,7 +240,9 @@ class PostgresBackend:
         try:
             look.begin_writing(session, (), self._lock_number(session), min(SETTLE_STEP, self._patience / 4))
             query, bindings = tx.witness
-            return bool(look.run(query, *bindings))
+            found = bool(look.run(query, *bindings))
+            look.commit(self._channel, _short(session))
+            return found
         except psycopg.errors.LockNotAvailable:
             look.end()
             link.ask(self._queries["end_stray"], *tx.stray)

@@ -20,6 +20,11 @@ select id, created_at, touched_at, last, head, cut, messages, tokens, segments, 
   failures, failed_tokens, turn, parent, forked_at, aliases, seal
 from onefold.sessions where id = %s for update;
 
+-- try_session: the same, unless somebody else has the row: then nothing, at once.
+select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
+  failures, failed_tokens, turn, parent, forked_at, aliases, seal
+from onefold.sessions where id = %s for update skip locked;
+
 -- lock_new: the id of a session that has no row, for this transaction alone.
 select pg_advisory_xact_lock(%s);
 
@@ -104,8 +109,11 @@ where session = %s and number = %s;
 -- last_number: the highest number in the journal itself.
 select coalesce(max(number), 0) from onefold.records where session = %s;
 
--- witness: whether this record stands in the journal, to read back what a commit did.
-select 1 from onefold.records where session = %s and number = %s and id = %s;
+-- witness: whether this record stands in the journal; locked, so that the commit of whoever looks waits for a standby.
+select 1 from onefold.records where session = %s and number = %s and id = %s for update;
+
+-- witness_gone: the same of a session that was deleted.
+select 1 from onefold.names where id = %s and kind = 'deleted' for update;
 
 -- wipe_records: removes a session's journal. For people who delete, and for nothing else.
 delete from onefold.records where session = %s;
@@ -299,6 +307,15 @@ lock table onefold.sessions in access exclusive mode;
 -- settings: what the promises of the store need from the server.
 select name, setting from pg_settings
 where name in ('fsync', 'full_page_writes', 'synchronous_commit', 'server_version_num');
+
+-- next_transaction: what was erased until now, was erased by a transaction before this one.
+select pg_snapshot_xmax(pg_current_snapshot())::text;
+
+-- in_the_way: how many transactions, or slots of standbys, may still see what was erased before one.
+select (select count(*) from pg_stat_activity where pid <> pg_backend_pid()
+    and greatest(age(backend_xmin), age(backend_xid)) > age(%(before)s::xid8::xid))
+  + (select count(*) from pg_replication_slots where age(xmin) > age(%(before)s::xid8::xid))
+  + (pg_snapshot_xmin(pg_current_snapshot()) < %(before)s::xid8)::int;
 
 -- rewrite_tables: writes the tables anew, without what was removed from them.
 vacuum full onefold.records, onefold.segments, onefold.compactions, onefold.keys, onefold.sessions;

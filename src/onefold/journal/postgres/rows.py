@@ -17,7 +17,7 @@ import psycopg
 from onefold.errors import InvalidMessage, StoreDamaged
 from onefold.journal.postgres import columns
 from onefold.journal.postgres.connecting import Link, Rows, Statement
-from onefold.journal.seam import Derived, Heading, Taken
+from onefold.journal.seam import Derived, Heading, InUse, Taken
 from onefold.messages import encode
 from onefold.model import Clock, Compaction, KeyUse, Lease, Record, Segment, SessionState
 
@@ -91,14 +91,20 @@ class PostgresTransaction:
     def begin_reading(self) -> None:
         self._begin = [self._query("begin_reading")]
 
-    def begin_writing(self, session: str, held: Sequence[str], lock: int, patience: float) -> None:
+    def begin_writing(
+        self, session: str, held: Sequence[str], lock: int, patience: float, *, patient: bool = True
+    ) -> None:  # fmt: skip
         """Takes the session's row; where there is none, its id. What is looked at after that is up to date."""
         bounds = (f"{round(patience * 1000)}ms", f"{round(patience * 2000)}ms")
         opening = [self._query("begin_writing"), self._query("bounds", *bounds)]
         if held:
             opening.append(self._query("hold_sessions", sorted(held)))
         locking = [self._query("lock_session", session), self._query("about")]
+        if not patient:
+            locking[0] = self._query("try_session", session)
         *_, found, about = self._link.send([*opening, *locking])
+        if not found and not patient and self.run("session", session):
+            raise InUse(session)
         if not found:
             *_, found, about = self._link.send([self._query("lock_new", lock), *locking])
         self._states[session] = SessionState(*found[0][:-1]) if found else None
@@ -366,7 +372,7 @@ class PostgresTransaction:
         self._later_run("put_tombstones", session, self.now, list(ids))
         self._states[session] = None
         self._forget_known()
-        self.witness = ("deleted", (session,))
+        self.witness = ("witness_gone", (session,))
 
     def deleted(self, id: str) -> str | None:
         found = self.run("deleted", id)

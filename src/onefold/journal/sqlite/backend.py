@@ -109,7 +109,9 @@ class SqliteBackend:
 
     # ------------------------------------------------------------------ the seam
 
-    def write(self, session: str, work: Callable[[Transaction], T], *, size: int = 0) -> T:
+    def write(
+        self, session: str, work: Callable[[Transaction], T], *, size: int = 0, patient: bool = True
+    ) -> T:  # fmt: skip
         answer: T = self._line.submit(Ticket(work, size))
         return answer
 
@@ -253,7 +255,7 @@ class SqliteBackend:
                 result = self._one_of_many(connection, ticket, tx) if apart else ticket.work(tx)
                 done.append((ticket, result, tx))
                 self._known.learn(tx.known)
-                self._log_pages += 4 + ticket.size // PAGE_SIZE
+                self._log_pages += 2 + ticket.size // PAGE_SIZE
             except Exception as error:
                 refused.append((ticket, self._translate(error)))
                 if not apart or not connection.in_transaction:

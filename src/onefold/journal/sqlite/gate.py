@@ -31,7 +31,7 @@ class Gate:
 
     def enter(self) -> bool:
         """True if the turn is ours and has to be left; False if we go without."""
-        fd = self._descriptor()
+        fd = self._fd if self._fd is not None else self._descriptor()
         if fd is None or self._abandoned:
             return False
         try:

@@ -29,8 +29,8 @@ class Ticket:
         self.done = False
         self.leads = False
         self.gone = False  # its thread was interrupted and no longer waits
-        self.wake = threading.Lock()
-        self.wake.acquire()
+        self.wake: threading.Lock | None = None
+        """Made only for who has to wait, and taken: it is let go when the waiting is over."""
 
     def settle(self, result: Any = None, error: BaseException | None = None) -> None:
         self.result, self.error, self.done = result, error, True
@@ -58,7 +58,11 @@ class Line:
                 self._waiting.append(ticket)
                 if not self._led:
                     self._led = ticket.leads = True
-            if not ticket.leads:
+                    self._fill_batch()
+                elif ticket.wake is None:
+                    ticket.wake = threading.Lock()
+                    ticket.wake.acquire()
+            if not ticket.leads and ticket.wake is not None:
                 ticket.wake.acquire()
             if not ticket.done:
                 self._lead(ticket)
@@ -70,8 +74,9 @@ class Line:
     def _lead(self, own: Ticket) -> None:
         """Runs one batch, the leader's own ticket first, then hands on."""
         try:
-            with self._lock:
-                self._fill_batch()
+            if not self._batch:
+                with self._lock:
+                    self._fill_batch()
             self._run(self._batch)
         except BaseException:
             own.gone = True
@@ -125,5 +130,5 @@ class Line:
 
 
 def _wake(ticket: Ticket) -> None:
-    if ticket.wake.locked():
+    if ticket.wake is not None and ticket.wake.locked():
         ticket.wake.release()

@@ -362,7 +362,11 @@ def _only_messages(before: SessionState, after: SessionState) -> bool:
 
 
 def _about(h: Header | None) -> tuple[str | int | None, ...]:
-    return (h.role, h.tokens, _pack(h.opens), _pack(h.closes)) if h is not None else (None, None, None, None)
+    if h is None:
+        return None, None, None, None
+    if not (h.opens or h.closes):
+        return h.role, h.tokens, None, None
+    return h.role, h.tokens, _pack(h.opens), _pack(h.closes)
 
 
 def _pack(ids: tuple[str, ...]) -> str | None:

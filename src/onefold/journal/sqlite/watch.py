@@ -23,7 +23,8 @@ class Watch:
     def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
         self.version = 0
         self._connect = connect
-        self._cond = threading.Condition()
+        self._lock = threading.Lock()
+        self._cond = threading.Condition(self._lock)
         self._waiters = 0
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -31,7 +32,7 @@ class Watch:
         self._open: list[apsw.Connection] = []
 
     def changed(self) -> None:
-        with self._cond:
+        with self._lock:
             self.version += 1
             if self._waiters:
                 self._cond.notify_all()

@@ -1,0 +1,177 @@
+"""What must be in no file: passwords, environments, keys of MCP servers, and whatever a hook takes out."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onefold.agents.spec import Agent, Agents
+from onefold.agents.wire import Frame, parse, text
+from onefold.model import TURN_SETTLED
+from tests.acp_clients import AGENT, Place, Refusal, blocks, is_method, place
+from tests.test_rooms import answer, messages, records, run
+from tests.test_rooms_hard import attached, kept
+
+SECRET = "swordfish"
+
+
+def bytes_of(folder: Path) -> bytes:
+    """All that is in the store's files, the search index and the frames."""
+    return b"".join(p.read_bytes() for p in folder.rglob("agent.db*") if p.is_file())
+
+
+def all_frames(there: Place, session: str) -> str:
+    """Frames are compressed, so bytes alone would say nothing."""
+    return "\n".join(line for _, line in kept(there, session, "in", "out", "err", "note", "old"))
+
+
+def using(there: Place, redact: Any) -> None:
+    there.host.redact = redact
+    there.host.agents = replace(there.host.agents, redact=redact)
+
+
+def without_it(frame: Frame) -> Frame | None:
+    (clean,) = parse(text(frame).replace(SECRET, "***"))
+    return clean
+
+
+def test_what_logs_in_and_what_is_set_for_agents_and_servers_is_in_no_file(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with place(tmp_path, "--locked") as there:
+            command = (sys.executable, str(AGENT), "--locked", "--log", str(tmp_path / "log"))
+            there.host.agents = Agents({"scripted": Agent("scripted", command, env={"KEY": f"env-{SECRET}"})})
+            servers = [
+                {"name": "one", "command": "x", "args": [], "env": [{"name": "K", "value": f"mcp-{SECRET}"}]},
+                {"name": "two", "type": "http", "url": "http://x", "headers": [{"name": "A", "value": SECRET}]},
+            ]
+            ann = there.client(agent="scripted")
+            await ann.ask("initialize", protocolVersion=1)
+            with pytest.raises(Refusal, match="log in first"):
+                await ann.ask("session/new", cwd="/", mcpServers=servers)
+            welcome = await ann.ask("authenticate", methodId="key", secret=f"auth-{SECRET}")
+            assert SECRET in str(welcome)
+            session = (await ann.ask("session/new", cwd="/", mcpServers=servers))["sessionId"]
+            await ann.prompt(session, "[[say:hello]]")
+
+            received = (tmp_path / "log").read_text()
+            assert f"auth-{SECRET}" in received
+            assert f"mcp-{SECRET}" in received
+            frames = all_frames(there, session)
+            assert "session/new" in frames
+            assert '"two"' in frames
+            assert SECRET not in frames
+            assert SECRET not in str(records(there, session))
+        assert SECRET.encode() not in bytes_of(tmp_path)
+
+    run(work)
+
+
+def test_the_hook_redacts_all_that_is_kept_and_nothing_that_is_passed_on(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            using(there, without_it)
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            await ann.prompt(session, f"[[say:the word is {SECRET}]] [[stderr:it is {SECRET}]] [[tool:{SECRET}]]")
+            assert SECRET in ann.said
+            asking = await ann.send("session/prompt", sessionId=session, prompt=blocks(f"[[ask:{SECRET}?]]"))
+            (question,) = await ann.until(is_method("session/request_permission"))
+            assert SECRET in str(question.params)
+            said = answer(question, "yes")
+            await ann.put(Frame({**said.body, "result": {**said.body["result"], "_meta": {"note": SECRET}}}))
+            await asking
+            await ann.prompt(session, f"/compact keep {SECRET}")
+            with pytest.raises(Refusal, match=SECRET):
+                await ann.prompt(session, f"[[fail:no {SECRET}]]")
+            with pytest.raises(Refusal, match="the agent ended"):
+                await ann.prompt(session, f"[[stderr:dying of {SECRET}]] [[die]]")
+
+            assert "***" in all_frames(there, session)
+            assert SECRET not in all_frames(there, session)
+            assert SECRET not in str(records(there, session))
+            (first, *_) = messages(there, session)
+            assert "***" in str(first)
+        assert SECRET.encode() not in bytes_of(tmp_path)
+
+    run(work)
+
+
+def test_the_hook_sees_the_summary_that_an_agent_tells(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            using(there, lambda frame: Frame(parse(text(frame).replace("what was said", "***"))[0].body))
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            await ann.prompt(session, "[[compact]]")
+            (mark,) = (r.body for r in records(there, session) if r.body.get("source") == "observed")
+            assert mark["said"] == "the summary of *** so far"
+
+    run(work)
+
+
+@pytest.mark.parametrize("how", ["raises", "nothing", "nonsense"])
+def test_a_hook_that_fails_keeps_nothing_and_ends_nothing(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(frame: Frame) -> Any:
+        if SECRET not in text(frame):
+            return frame
+        if how == "raises":
+            raise RuntimeError("the hook has a bug")
+        return None if how == "nothing" else {"not": "a frame"}
+
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            using(there, broken)
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            ben, _ = await attached(there, session)
+            for _ in range(2):
+                ended = await ann.prompt(session, f"[[say:{SECRET}]] [[stderr:{SECRET}]] [[tool:{SECRET}]]")
+                assert ended["stopReason"] == "end_turn"
+            await ann.prompt(session, f"/compact {SECRET}")
+            await ann.prompt(session, "[[say:and on]]")
+            await ben.until(is_method("onefold/turn_settled"), count=4)
+
+            assert ann.said.endswith("and on")
+            assert ann.said.count(SECRET) == ben.said.count(SECRET) == 2
+            assert SECRET not in all_frames(there, session)
+            assert SECRET not in str(records(there, session))
+            assert [r.body["outcome"] for r in records(there, session) if r.kind == TURN_SETTLED] == ["settled"] * 4
+            cid, _ = await attached(there, session, after=0)  # and the frames can still be read
+            await cid.until(is_method("onefold/turn_settled"), count=4)
+        assert SECRET.encode() not in bytes_of(tmp_path)
+
+    with caplog.at_level(logging.ERROR, "onefold.agents"):
+        run(work)
+    complaints = [r for r in caplog.records if "redact hook failed" in r.getMessage()]
+    assert len(complaints) == (1 if how == "raises" else 0)
+    assert not [r for r in caplog.records if "a step in a room failed" in r.getMessage()]
+
+
+def test_a_prompt_that_only_a_hook_knows_is_still_one_after_a_restart(tmp_path: Path) -> None:
+    """What waits was kept without its secret: after a restart the agent gets what is left of it."""
+
+    async def work() -> None:
+        state = ("--state", str(tmp_path / "state"))
+        async with place(tmp_path, *state) as there:
+            using(there, without_it)
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            ben, _ = await attached(there, session)
+            await ann.send("session/prompt", sessionId=session, prompt=blocks("[[hang]]"))
+            await ann.send("session/prompt", sessionId=session, prompt=blocks(f"[[say:{SECRET}]]"))
+            await ben.until(lambda f: f.method == "onefold/queue_changed" and "***" in str(f.params))
+        async with place(tmp_path, *state) as there:
+            using(there, without_it)
+            ben = there.client()
+            await ben.ask("session/attach", sessionId=session, after=1)
+            await ben.until(lambda f: f.method == "onefold/turn_settled" and f.params["outcome"] == "settled")
+            assert ben.said == "***"
+
+    run(work)

@@ -1,0 +1,556 @@
+"""Agents' rooms as a server offers them: over HTTP, at /acp, and to an editor that starts a command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+import onefold
+from onefold.agents.wire import Frame, notification, parse, request, text
+from onefold.model import MESSAGE, Record
+from onefold.server.tokens import Tokens
+from tests.acp_clients import AGENT, Ran, Refusal, blocks, is_method, is_update
+from tests.serving import PATIENCE, TOKEN, Served, free_port
+
+FORBIDDEN = -32001
+
+
+def config(folder: Path, **agents: list[str]) -> None:
+    """A config file that names these agents."""
+    (folder / "onefold").mkdir(exist_ok=True)
+    tables = [f"[agents.{name}]\ncommand = {json.dumps(command)}\n" for name, command in agents.items()]
+    (folder / "onefold" / "config.toml").write_text("\n".join(tables))
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server with the scripted agent in its config file, and one that cannot be started; two kinds of people."""
+
+    served: Served
+    reader: str
+
+    def get(self, path: str, token: str = TOKEN, /, **query: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx.get(f"{self.served.url}/api/{path}", params=query, headers=headers, timeout=PATIENCE)
+
+    def post(self, path: str, session: str, token: str = TOKEN, /, **body: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}"}
+        address = f"{self.served.url}/api/{path}"
+        return httpx.post(address, params={"session": session}, json=body, headers=headers, timeout=PATIENCE)
+
+    def snapshot(self, session: str) -> Any:
+        return self.get("attach", session=session, history="none").json()
+
+    def records(self, session: str) -> list[Record]:
+        with onefold.open(self.served.store) as store:
+            return list(store.session(session, create=False).read())
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("rooms")
+    onefold.open(folder / "agent.db").close()
+    config(folder, scripted=[sys.executable, str(AGENT)], broken=["no-such-program-anywhere"])
+    reader, _ = Tokens(folder / "onefold" / "tokens.json").new("reader", ["read"])
+    with Served(str(folder / "agent.db"), folder) as served:
+        yield Server(served, reader)
+
+
+# ---------------------------------------------------------------------- clients
+
+
+class Client:
+    """Somebody who speaks ACP, whatever carries it: requests and their answers, and all that was heard."""
+
+    def __init__(self, put: Callable[[str], None], take: Callable[[], str]) -> None:
+        self._put, self._take = put, take
+        self._ids = 0
+        self.heard: list[Frame] = []
+
+    def send(self, method: str, **params: Any) -> int:
+        self._ids += 1
+        self._put(text(request(self._ids, method, params)))
+        return self._ids
+
+    def decline(self, question: Frame, why: str) -> None:
+        self._put(text(Frame({"jsonrpc": "2.0", "id": question.id, "error": {"code": -32601, "message": why}})))
+
+    def ended(self) -> bool:
+        return self._take() == ""
+
+    def notify(self, method: str, **params: Any) -> None:
+        self._put(text(notification(method, params)))
+
+    def reply(self, question: Frame, result: Any) -> None:
+        self._put(text(Frame({"jsonrpc": "2.0", "id": question.id, "result": result})))
+
+    def until(self, fits: Callable[[Frame], bool]) -> Frame:
+        """What fits, of all that was and will be heard; the first of it."""
+        found = next((frame for frame in self.heard if fits(frame)), None)
+        while found is None:
+            line = self._take()
+            assert line, "the connection has ended"
+            self.heard += (new := parse(line))
+            found = next((frame for frame in new if fits(frame)), None)
+        return found
+
+    def answer(self, id: int) -> Any:
+        body = self.until(lambda frame: frame.is_response and frame.id == id).body
+        if "error" in body:
+            raise Refusal(body["error"])
+        return body["result"]
+
+    def ask(self, method: str, **params: Any) -> Any:
+        return self.answer(self.send(method, **params))
+
+    def new(self) -> str:
+        self.ask("initialize", protocolVersion=1)
+        return str(self.ask("session/new", cwd="/", mcpServers=[])["sessionId"])
+
+    @property
+    def said(self) -> str:
+        return "".join(f.update["content"]["text"] for f in self.heard if is_update("agent_message_chunk")(f))
+
+
+@contextmanager
+def client(server: Server, query: str, token: str = TOKEN) -> Iterator[Client]:
+    address = f"ws{server.served.url.removeprefix('http')}/acp?{query}"
+    headers = {"Authorization": f"Bearer {token}"}
+    socket: ClientConnection
+    with connect(address, additional_headers=headers, max_size=None, max_queue=None) as socket:
+        yield Client(socket.send, lambda: str(socket.recv(PATIENCE)))
+
+
+@pytest.fixture
+def room(server: Server) -> Iterator[tuple[str, Client]]:
+    """A room of its own for each test, and the client that made it."""
+    with client(server, "agent=scripted") as made:
+        yield made.new(), made
+
+
+class Command:
+    """`onefold …` with ACP on its standard input and output."""
+
+    def __init__(self, folder: Path, *words: str, **environ: str) -> None:
+        env = {
+            **os.environ, "XDG_CONFIG_HOME": str(folder), "XDG_DATA_HOME": str(folder), "ONEFOLD_TOKEN": TOKEN,
+            **environ,
+        }  # fmt: skip
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "onefold", *words], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._limit = threading.Timer(2 * PATIENCE, self._process.kill)
+
+    def __enter__(self) -> Client:
+        self._limit.start()
+        assert self._process.stdout is not None
+        return Client(self._write, self._process.stdout.readline)
+
+    def _write(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    def leave(self) -> tuple[int, str]:
+        """As an editor leaves: it closes the pipe. The exit code, and what was said on stderr."""
+        _, err = self._process.communicate(timeout=PATIENCE)
+        return self._process.returncode, err
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._limit.cancel()
+        if self._process.poll() is None:
+            self._process.kill()
+        if self._process.stdout is not None and not self._process.stdout.closed:
+            self._process.communicate()
+
+
+def onefold_run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`onefold run`, which is to end by itself."""
+    environ = {**os.environ, "XDG_CONFIG_HOME": str(folder), "XDG_DATA_HOME": str(folder), "ONEFOLD_TOKEN": TOKEN}
+    command = [sys.executable, "-m", "onefold", "run", "--store", str(folder / "agent.db"), *words]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+# ---------------------------------------------------------------------- the calls
+
+
+def test_rooms_are_listed_with_the_agents_that_can_be_started_and_what_one_may(
+    server: Server, room: tuple[str, Client]
+) -> None:
+    session, _ = room
+
+    told = server.get("rooms").json()
+
+    assert told["agents"] == ["broken", "scripted"]
+    (mine,) = (r for r in told["rooms"] if r["session"] == session)
+    assert mine == {
+        "session": session, "agent": "scripted", "phase": "ready", "trouble": None, "clients": 1, "questions": 0,
+    }  # fmt: skip
+    assert told["may"] == ["read", "write", "compact", "admin"]
+    assert server.get("rooms", server.reader).json()["may"] == ["read"]
+
+
+def test_a_prompt_over_http_is_on_disk_when_it_is_answered_and_the_same_key_is_the_same_prompt(
+    server: Server, room: tuple[str, Client]
+) -> None:
+    session, ann = room
+
+    first = server.post("prompt", session, text="[[say:hello]] [[hang]]", key="k")
+    again = server.post("prompt", session, text="[[say:hello]] [[hang]]", key="k")
+
+    assert first.status_code == 200, first.text
+    assert again.json() == first.json()
+    (queued,) = (r for r in server.records(session) if r.kind == "input.queued")
+    assert queued.number == first.json()["input"]
+    ann.until(is_update("agent_message_chunk"))
+    assert ann.said == "hello"
+    assert server.post("stop", session).json() == {"asked": True}
+    ann.notify("session/cancel", sessionId=session)
+
+
+def test_what_waits_can_be_taken_back_once(server: Server, room: tuple[str, Client]) -> None:
+    session, ann = room
+    server.post("prompt", session, text="[[say:on it]] [[hang]]")
+    ann.until(is_update("agent_message_chunk"))
+    waits = server.post("prompt", session, text="[[say:never]]").json()["input"]
+    server.post("prompt", session, text="[[say:later]]")
+    assert server.snapshot(session)["queue"][0]["number"] == waits
+
+    assert server.post("unqueue", session, input=waits).json() == {"unqueued": True}
+    assert server.post("unqueue", session, input=waits).json() == {"unqueued": False}
+
+    server.post("stop", session)
+    ann.until(lambda frame: frame.update.get("content", {}).get("text") == "later")
+    assert ann.said == "on itlater"
+
+
+def test_a_steering_prompt_ends_the_turn_and_comes_before_all_that_waits(
+    server: Server, room: tuple[str, Client]
+) -> None:
+    session, ann = room
+    server.post("prompt", session, text="[[say:on it]] [[hang]]")
+    ann.until(is_update("agent_message_chunk"))
+    server.post("prompt", session, text="[[say:second]]")
+
+    server.post("prompt", session, text="[[say:first]]", steer=True)
+
+    ann.until(lambda frame: frame.update.get("content", {}).get("text") == "second")
+    assert ann.said == "on itfirstsecond"
+
+
+def test_a_question_is_answered_over_http_and_the_first_answer_counts(server: Server, room: tuple[str, Client]) -> None:
+    session, ann = room
+    server.post("prompt", session, text="[[ask:may I?]]")
+    ann.until(is_method("session/request_permission"))
+    (question,) = server.snapshot(session)["questions"]
+    yes = {"outcome": {"outcome": "selected", "optionId": "yes"}}
+
+    assert server.post("answer", session, question="another", answer=yes).json() == {"answered": False}
+    assert server.post("answer", session, question=question["question"], answer=yes).json() == {"answered": True}
+
+    ann.until(is_update("agent_message_chunk"))
+    assert ann.said == "the answer was yes"
+    assert server.post("answer", session, question=question["question"], answer=yes).json() == {"answered": False}
+    (settled,) = (r for r in server.records(session) if r.kind == "question.settled")
+    assert settled.actor is not None
+
+
+def test_thirty_two_prompts_wait_and_no_more(server: Server, room: tuple[str, Client]) -> None:
+    session, ann = room
+    server.post("prompt", session, text="[[say:on it]] [[hang]]")
+    ann.until(is_update("agent_message_chunk"))
+    numbers = [server.post("prompt", session, text="[[say:.]]").json()["input"] for _ in range(32)]
+
+    refused = server.post("prompt", session, text="[[say:one too many]]")
+
+    assert refused.status_code == 409
+    assert "32 prompts wait already" in refused.json()["error"]["message"]
+    for number in numbers:
+        server.post("unqueue", session, input=number)
+    server.post("stop", session)
+
+
+# ---------------------------------------------------------------------- who may
+
+
+@pytest.mark.parametrize(
+    ("call", "body"),
+    [
+        ("prompt", {"text": "[[say:no]]"}),
+        ("unqueue", {"input": 1}),
+        ("stop", {}),
+        ("answer", {"question": "q", "answer": {}}),
+    ],
+)
+def test_who_may_only_read_is_refused_over_http(
+    server: Server, room: tuple[str, Client], call: str, body: dict[str, Any]
+) -> None:
+    session, _ = room
+    before = len(server.records(session))
+
+    answer = server.post(call, session, server.reader, **body)
+
+    assert answer.status_code == 403
+    assert "write" in answer.json()["error"]["message"]
+    assert len(server.records(session)) == before
+
+
+def test_who_may_only_read_looks_on_over_acp_and_nothing_it_says_has_an_effect(
+    server: Server, room: tuple[str, Client]
+) -> None:
+    session, ann = room
+    with client(server, f"session={session}", server.reader) as reader:
+        reader.ask("initialize", protocolVersion=1)
+        shot = reader.ask("session/attach", sessionId=session)
+        assert shot["agent"]["phase"] == "ready"
+        prompt = {"sessionId": session, "prompt": blocks("[[say:no]]")}
+        for method, params in (
+            ("session/prompt", prompt),
+            ("onefold/steer", prompt),
+            ("onefold/unqueue", {"sessionId": session, "input": 1}),
+            ("onefold/compact", {"sessionId": session}),
+            ("authenticate", {"methodId": "key"}),
+            ("session/set_mode", {"sessionId": session, "modeId": "code"}),
+            ("_own/thing", {"sessionId": session}),
+        ):
+            with pytest.raises(Refusal) as refused:
+                reader.ask(method, **params)
+            assert refused.value.code == FORBIDDEN, method
+
+        ann.send("session/prompt", sessionId=session, prompt=blocks("[[ask:may I?]]"))
+        asked = reader.until(is_method("onefold/question_asked"))
+        reader.reply(Frame({"jsonrpc": "2.0", "id": asked.params["question"]}), {"outcome": {"outcome": "cancelled"}})
+        reader.notify("session/cancel", sessionId=session)
+        assert reader.ask("session/list")["sessions"]  # all that it said before was heard
+
+        question = ann.until(is_method("session/request_permission"))
+        ann.reply(question, {"outcome": {"outcome": "selected", "optionId": "yes"}})
+        reader.until(is_method("onefold/turn_settled"))
+        assert reader.said == "the answer was yes"
+        assert not any(frame.method == "session/request_permission" for frame in reader.heard)
+
+
+def test_who_may_only_read_starts_no_agent(server: Server) -> None:
+    before = len(server.get("rooms").json()["rooms"])
+    with client(server, "agent=scripted", server.reader) as reader, pytest.raises(Refusal) as refused:
+        reader.ask("session/new", cwd="/", mcpServers=[])
+
+    assert refused.value.code == FORBIDDEN
+    assert len(server.get("rooms").json()["rooms"]) == before
+
+
+def test_one_who_watches_is_asked_nothing_and_hears_everything(server: Server, room: tuple[str, Client]) -> None:
+    session, ann = room
+    with client(server, f"session={session}") as page:
+        page.ask("session/attach", sessionId=session, history="none", watch=True)
+        assert [c["kind"] for c in server.snapshot(session)["clients"]] == ["acp", "watch"]
+
+        ann.send("session/prompt", sessionId=session, prompt=blocks("[[unknown:what?]] [[say:done]]"))
+        question = ann.until(is_method("_scripted/question"))
+        ann.decline(question, "not known")
+
+        page.until(is_method("onefold/turn_settled"))
+        assert "not known" in page.said
+        assert not any(frame.is_request for frame in page.heard)
+
+
+# ---------------------------------------------------------------------- what there is not
+
+
+def test_a_session_that_is_not_there_is_told_apart_from_one_without_an_agent(server: Server) -> None:
+    with onefold.open(server.served.store) as store:
+        store.session("plain").append({"role": "user", "content": "hello"})
+    calls: dict[str, dict[str, Any]] = {
+        "prompt": {"text": "hi"}, "unqueue": {"input": 1}, "stop": {}, "answer": {"question": "q", "answer": 1},
+    }  # fmt: skip
+
+    for call, body in calls.items():
+        nowhere, plain = server.post(call, "nowhere", **body), server.post(call, "plain", **body)
+        assert (nowhere.status_code, plain.status_code) == (404, 409), call
+        assert "onefold run --session plain -- COMMAND" in plain.json()["error"]["message"]
+    with client(server, "session=plain") as lost:
+        with pytest.raises(Refusal, match="has no agent"):
+            lost.ask("session/attach", sessionId="plain")
+        with pytest.raises(Refusal, match="nowhere"):
+            lost.ask("session/load", sessionId="nowhere", cwd="/", mcpServers=[])
+
+
+def test_a_server_without_agents_says_so(tmp_path: Path) -> None:
+    with onefold.open(tmp_path / "agent.db") as store:
+        store.session("plain").append({"role": "user", "content": "hello"})
+    with Served(str(tmp_path / "agent.db"), tmp_path) as served:
+        server = Server(served, "")
+
+        assert server.get("rooms").json()["rooms"] == []
+        refused = server.post("prompt", "plain", text="hi")
+        assert refused.status_code == 409
+        assert "runs no agents" in refused.json()["error"]["message"]
+        assert server.snapshot("plain")["agent"] is None
+        with pytest.raises(InvalidStatus) as turned_away, client(server, "session=plain"):
+            pass
+        assert turned_away.value.response.status_code == 409
+        assert b"runs no agents" in (turned_away.value.response.body or b"")
+        command = Command(tmp_path, "attach", "--stdio", "plain", ONEFOLD_URL=served.url)
+        with command as lost:
+            assert lost.ended()
+            code, told = command.leave()
+        assert code == 2
+        assert "does not let this in: this server runs no agents" in told
+
+
+def test_an_agent_that_is_not_named_or_cannot_be_started_is_said_at_once(server: Server) -> None:
+    with client(server, "agent=nobody") as lost, pytest.raises(Refusal, match=r"no agent 'nobody'.*broken, scripted"):
+        lost.ask("session/new", cwd="/", mcpServers=[])
+    with client(server, "") as lost, pytest.raises(Refusal, match="say which agent: there are broken, scripted"):
+        lost.ask("session/new", cwd="/", mcpServers=[])
+    with client(server, "agent=broken") as lost, pytest.raises(Refusal, match=r"no-such-program-anywhere.*not found"):
+        lost.ask("session/new", cwd="/", mcpServers=[])
+
+    (down,) = (r for r in server.get("rooms").json()["rooms"] if r["agent"] == "broken")
+    assert down["phase"] == "down"
+    assert "not found" in down["trouble"]
+
+
+def test_a_second_server_on_the_store_says_that_the_agent_runs_elsewhere(tmp_path: Path) -> None:
+    with Ran(tmp_path) as first:
+        assert first.process is not None
+        with Served(str(tmp_path / "agent.db"), tmp_path) as served:
+            second = Server(served, "")
+
+            refused = second.post("prompt", "s", text="[[say:hi]]")
+
+            assert refused.status_code == 409
+            assert refused.json()["error"]["kind"] == "Hosted"
+            assert f"run by another process ({first.process.pid})" in refused.json()["error"]["message"]
+            with client(second, "session=s") as lost, pytest.raises(Refusal, match="run by another process"):
+                lost.ask("session/attach", sessionId="s")
+            first.kill()
+            assert second.post("prompt", "s", text="[[say:hi]]").status_code == 200
+
+
+# ---------------------------------------------------------------------- an editor that starts a command
+
+
+def test_two_editors_share_a_room_by_attach_stdio(tmp_path: Path) -> None:
+    with Ran(tmp_path) as served:
+        here = {"ONEFOLD_URL": served.url}
+        first = Command(tmp_path, "attach", "--stdio", "s", **here)
+        second = Command(tmp_path, "attach", "--stdio", "s", **here)
+        with first as ann, second as ben:
+            assert ann.new() == ben.new() == "s"
+
+            ended = ann.send("session/prompt", sessionId="s", prompt=blocks("[[say:hello]] [[ask:may I?]]"))
+            question = ben.until(is_method("session/request_permission"))
+            ben.reply(question, {"outcome": {"outcome": "selected", "optionId": "no"}})
+
+            assert ann.answer(ended)["stopReason"] == "end_turn"
+            ben.until(lambda frame: "the answer" in frame.update.get("content", {}).get("text", ""))
+            assert ann.said == ben.said == "hellothe answer was no"
+            assert second.leave() == (0, "")
+            ann.ask("session/prompt", sessionId="s", prompt=blocks("[[say:on]]"))
+            assert first.leave() == (0, "")
+
+
+def test_attach_stdio_to_what_is_not_there_says_so_and_ends(tmp_path: Path) -> None:
+    nowhere = Command(tmp_path, "attach", "--stdio", "s", ONEFOLD_URL=f"http://127.0.0.1:{free_port()}")
+    with nowhere as lost:
+        assert lost.ended()
+        code, said = nowhere.leave()
+
+    assert code == 2
+    assert "cannot be joined" in said
+
+
+def test_run_stdio_speaks_acp_here_and_ends_when_its_editor_leaves(tmp_path: Path) -> None:
+    onefold.open(tmp_path / "agent.db").close()
+    words = ("run", "--stdio", "--port", "0", "--session", "s", "--store", str(tmp_path / "agent.db"))
+    command = Command(tmp_path, *words, "--", sys.executable, str(AGENT))
+    with command as editor:
+        assert editor.new() == "s"
+        assert editor.ask("session/prompt", sessionId="s", prompt=blocks("[[say:hello]]"))["stopReason"] == "end_turn"
+        code, said = command.leave()
+
+    assert code == 0
+    assert "session s: the agent" in said
+    assert editor.said == "hello"
+    with onefold.open(tmp_path / "agent.db") as store:
+        assert [r.kind for r in store.session("s", create=False).read()].count(MESSAGE) == 2
+        assert store.verify().findings == ()
+
+
+def test_run_with_a_command_that_does_not_exist_says_so_and_ends(tmp_path: Path) -> None:
+    onefold.open(tmp_path / "agent.db").close()
+
+    done = onefold_run(tmp_path, "--port", "0", "--", "no-such-program-anywhere")
+
+    assert done.returncode == 2
+    assert "'no-such-program-anywhere' cannot be started: it is not found" in done.stderr
+    assert done.stdout == ""
+
+
+def test_run_at_a_port_that_is_taken_says_so_and_starts_no_agent(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with Ran(tmp_path) as served:
+        done = onefold_run(tmp_path, "--port", str(served.port), "--", sys.executable, str(AGENT), "--log", str(log))
+
+    assert done.returncode == 2
+    assert str(served.port) in done.stderr
+    assert not log.exists()
+
+
+def test_run_without_an_agent_says_which_there_are(tmp_path: Path) -> None:
+    onefold.open(tmp_path / "agent.db").close()
+    config(tmp_path, one=["a"], two=["b"])
+
+    done = onefold_run(tmp_path, "--port", "0")
+    both = onefold_run(tmp_path, "--port", "0", "--agent", "one", "--", "two")
+
+    assert (done.returncode, both.returncode) == (2, 2)
+    assert "say which agent: there are one, two" in done.stderr
+    assert "give one of them" in both.stderr
+
+
+def test_run_again_with_the_session_goes_on_without_naming_the_command(tmp_path: Path) -> None:
+    state = str(tmp_path / "state")
+    with Ran(tmp_path, "--state", state) as first:
+        server = Server(first, "")
+        with client(server, "session=s") as ann:
+            ann.new()
+            ann.ask("session/prompt", sessionId="s", prompt=blocks("[[say:the password is swordfish]]"))
+        first.signal()
+        assert first.ended() == 0
+
+    class Again(Served):
+        verb = "run"
+
+    with Again(str(tmp_path / "agent.db"), tmp_path, "--session", "s") as second:
+        server = Server(second, "")
+        with client(server, "session=s") as ann:
+            ann.ask("initialize", protocolVersion=1)
+            ann.ask("session/load", sessionId="s", cwd="/", mcpServers=[])
+            assert ann.said == "the password is swordfish"
+            ann.ask("session/prompt", sessionId="s", prompt=blocks("[[say:, and on]]"))
+        records = server.records("s")
+
+    started = [r.body for r in records if r.kind == "agent.started"]
+    assert [s["how"] for s in started] == ["new", "resume"]
+    assert started[0]["session"] == started[1]["session"]
+    spoken = [r.body["content"]["text"] for r in records if r.kind == MESSAGE and "content" in r.body]
+    assert spoken == ["the password is swordfish", ", and on"]
