@@ -24,7 +24,8 @@ from onefold.model import Claim, Json, Record
 
 COMMANDS = (
     "demo", "init", "sessions", "show", "search", "context", "compact", "cancel", "pin", "note", "undo", "fork",
-    "erase", "delete", "verify", "doctor", "backup", "export", "import", "mcp", "serve", "attach", "token",
+    "erase", "delete", "verify", "doctor", "backup", "export", "import", "mcp", "worker", "serve",
+    "run", "attach", "token",
 )  # fmt: skip
 READING = (["sessions"], ["show", "talk"], ["context", "talk"], ["verify"], ["export", "talk"])
 ODD = "lone \ud800, red \x1b[31m, back \u202e, bell \x07, [bold]no[/bold] :smile:\nsecond line"

@@ -65,11 +65,11 @@ def command(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Takes in sessions: those that `onefold export` wrote, or those of another program.
+    """Takes in sessions of another program, or what was exported.
 
-    It knows the stores of Hermes Agent, OpenCode and OpenViking by what lies there, and only reads them. A line of
-    sessions that compactions made is one session here, with its summaries; every old id finds it. Run it again and it
-    takes in what is new.
+    It reads what `onefold export` wrote, and knows the stores of Hermes Agent, OpenCode and OpenViking by what lies
+    there; those it only reads. A line of sessions that compactions made is one session here, with its summaries; every
+    old id finds it. Run it again and it takes in what is new.
 
     Of an export it prints how many records were new and how many were there already. Numbers, ids, keys and times stay
     as they are; parents come before their forks, whatever the order in the file. If it was cut short, the same command

@@ -55,11 +55,13 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     tokens: TokensOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Runs an agent that speaks the Agent Client Protocol, in a room that many clients share.
+    """Runs an agent in a room that many clients share, and outlives it.
 
-    Every frame is kept, what was said goes into the session's journal, and the agent's own compactions are noticed
-    once. Clients join over a WebSocket at /acp, with `onefold attach --stdio`, or on the page. If the agent dies it is
-    started again and takes its session up; if this command dies, start it again with --session. The log goes to stderr.
+    The agent speaks the Agent Client Protocol on its standard input and output. Every frame is kept, what was said goes
+    into the session's journal, and the agent's own compactions are noticed once. Clients join over a WebSocket at /acp,
+    with `onefold attach --stdio`, or on the page. If the agent dies it is started again and takes its session up; if
+    this command dies, start it again with --session. It prints the address of the page and how to join; the log goes to
+    stderr.
 
     \b
     Examples:

@@ -48,7 +48,8 @@ def command(  # noqa: PLR0917  a parameter here is an option there
 
     Any number of workers share the work, on one machine or, with PostgreSQL, on many. Each takes what waits longest;
     one that dies is taken over by another. SIGTERM or Ctrl-C ends it: what is under way may end within --drain, the
-    rest is handed back for the next one. Numbers for a monitoring system are at --metrics, on this machine only.
+    rest is handed back for the next one, and it prints what it did. Numbers for a monitoring system are at --metrics,
+    on this machine only.
 
     \b
     Examples:
