@@ -55,7 +55,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     tokens: TokensOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Runs an agent in a room that many clients share, and outlives it.
+    """Runs an agent that many clients share, and outlives it.
 
     The agent speaks the Agent Client Protocol on its standard input and output. Every frame is kept, what was said goes
     into the session's journal, and the agent's own compactions are noticed once. Clients join over a WebSocket at /acp,
