@@ -35,7 +35,8 @@ def serve(address: str, tokens: str, port: int = 0) -> None:
     store = onefold.open(address, policy=POLICY, summarizer=shortly)
     agent = Agent("scripted", (sys.executable, str(AGENT), "--state", f"{address}.state"))
     broken = Agent("broken", ("no-such-program-anywhere",))
-    host = Host(store, f"{address}.frames", Agents({a.name: a for a in (agent, broken)}))
+    locked = Agent("locked", (sys.executable, str(AGENT), "--locked"))
+    host = Host(store, f"{address}.frames", Agents({a.name: a for a in (agent, broken, locked)}))
     settings = Settings(port=port, summarizer=shortly, flush=0.02, rate=0, drain=0.5)
     known = Tokens(Path(tokens), environ={})
 

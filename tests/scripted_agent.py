@@ -383,6 +383,12 @@ def noise(turn: Turn, value: str) -> None:
     turn.agent.write(value)
 
 
+def raw(turn: Turn, value: str) -> None:
+    """The lines of a file, as they are."""
+    for line in Path(value).read_text().splitlines():
+        turn.agent.write(line)
+
+
 def array(turn: Turn, value: str) -> None:
     """Two frames in one line."""
     updates = [
@@ -587,6 +593,7 @@ DIRECTIVES: dict[str, Callable[[Turn, str], None]] = {
     "terminal": terminal,
     "unknown": unknown,
     "noise": noise,
+    "raw": raw,
     "array": array,
     "stderr": complain,
     "forge": complain,

@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from onefold.journal import history, marks, turns
 from onefold.messages import draft
 from onefold.messages.codecs import FORMATS
 from onefold.model import Claim, Fact, HolderId, Record, Spent, Summary, TurnClaim
+from tests import postgres_server
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -37,6 +38,7 @@ GUARANTEES = ROOT / "docs/guarantees.md"
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SHELL = frozenset({"sh", "bash", "console", "shell"})
 _TRIED = ("onefold ", "python ")
+_SERVER = "postgresql://db/agents"
 
 
 @dataclass(frozen=True)
@@ -85,15 +87,26 @@ def _prose(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if _blocks(p)], ids=_name)
-def test_every_example_of_a_page_runs_and_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+def test_every_example_of_a_page_runs_and_prints_what_the_page_shows(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """One page is one story: its blocks run in order, in one folder, Python blocks in one namespace."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     environment = _environment(tmp_path)
 
-    for block in _blocks(page):
+    for block in _with_a_server(_blocks(page), request):
         printed = _try(block, namespace, environment, tmp_path)
         if printed is not None and block.shows is not None:
             assert _matches(printed, block.shows), f"{_name(page)}:{block.line} printed\n{printed}"
+
+
+def _with_a_server(blocks: list[Block], request: pytest.FixtureRequest) -> list[Block]:
+    """A real one in place of that which the pages name."""
+    if not any(_SERVER in b.text for b in blocks):
+        return blocks
+    address = postgres_server.new_address()
+    request.addfinalizer(lambda: postgres_server.drop(address))
+    return [replace(b, text=b.text.replace(f"{_SERVER}?", f"{address}&").replace(_SERVER, address)) for b in blocks]
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -12,6 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 from websockets.sync.client import ClientConnection, connect
 
+import onefold
+from onefold.agents.frames import Frames, RoomRow
 from onefold.agents.wire import parse, request, text
 from onefold.server.tokens import Tokens
 from tests.helpers import Child
@@ -19,6 +21,9 @@ from tests.test_page import CONTRAST, DESK, PHONE, Served, Shown, launched
 
 pytestmark = pytest.mark.xdist_group("page")
 PATIENCE = 20.0
+expect.set_options(timeout=15_000)  # an agent's process has to start, on a machine that may be busy
+ASLEEP = "asleep"
+"""A session whose agent ran in an earlier process."""
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +40,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def served(folder: Path) -> Iterator[Served]:
     address = folder / "agent.db"
+    with onefold.open(address) as store:
+        store.session(ASLEEP).append({"role": "user", "content": "as it was before"})
+    frames = Frames(f"{address}.frames")
+    frames.put_room(RoomRow(ASLEEP, "scripted", ["unused"], "/", None, 0.0, None))
+    frames.close()
     with Child("serve", module="tests.page_server", address=str(address), tokens=str(folder / "tokens")) as child:
         yield Served(address, child)
 
@@ -299,6 +309,34 @@ def test_an_agent_that_cannot_be_started_says_why_in_the_list_and_in_its_room(
     expect(page.locator(".dock .cause")).to_contain_text("it is not found. Install it")
     write(page, "[[say:when it is there]]")
     expect(page.locator(".queue li .words")).to_have_text("[[say:when it is there]]")
+
+
+def test_an_agent_that_wants_a_login_says_so(tabs: Tabs, room: str, served: Served) -> None:
+    page = tabs.open(room)
+    page.goto(f"{served.url}/#/")
+
+    with joined(served, "locked") as socket:
+        socket.send(text(request(1, "session/new", {"cwd": "/", "mcpServers": []})))
+        page.locator(".session").filter(has_text="locked wants a login").click()
+
+        expect(agent(page)).to_have_text("locked wants somebody to log in")
+        expect(page.locator(".dock .cause")).not_to_be_empty()
+
+
+def test_an_agent_of_an_earlier_process_is_started_by_the_first_prompt_and_not_by_looking(
+    tabs: Tabs, served: Served
+) -> None:
+    page = tabs.open(ASLEEP)
+    expect(agent(page)).to_have_text("scripted does not run here; it is started when somebody writes to it")
+    expect(said(page, "as it was before")).to_be_visible()
+
+    write(page, f"[[chunks:20]] [[wait:{served.address}.go]] [[say:here I am]]")
+
+    expect(agent(page)).to_have_text("scripted is answering …")
+    expect(page.locator(".growing .text")).to_contain_text("word0")
+    Path(f"{served.address}.go").touch()
+    expect(said(page, "here I am").last).to_be_visible()
+    expect(agent(page)).to_have_text("scripted is ready")
 
 
 # ---------------------------------------------------------------------- compactions, presence, the list

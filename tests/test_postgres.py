@@ -17,6 +17,7 @@ from psycopg_pool import ConnectionPool, NullConnectionPool
 
 import onefold
 from onefold import Session, Store
+from onefold.compaction.run import whoami
 from onefold.errors import OnefoldError, OutcomeUnknown, StoreError, StoreTooNew, StoreUnavailable
 from onefold.journal.postgres import PostgresBackend, schema
 from onefold.journal.postgres.address import parse
@@ -178,6 +179,42 @@ def test_sessions_do_not_wait_for_each_other(store: Store, session: Session) -> 
         other.append(SAID)
         assert contents(other) == ["once"]
         assert session.context().messages == []  # and readers wait for nobody
+
+
+def test_workers_pass_over_a_session_that_somebody_writes_to_and_wait_for_nobody(store: Store) -> None:
+    names = [f"s{n}" for n in range(9)]
+    for name in names:
+        converse(store.session(name), 4)
+        store.journal.request(name)
+    together = threading.Barrier(8)
+
+    def claim(n: int) -> str | None:
+        together.wait(PATIENCE)
+        claim = store.journal.claim_next(whoami(f"worker {n}"))
+        return None if claim is None else claim.session
+
+    with writing(store, "s0"), ThreadPoolExecutor(8) as threads:
+        claiming = [threads.submit(claim, n) for n in range(8)]
+        claimed = [one.result(PATIENCE / 3) for one in claiming]
+        nothing_left = store.journal.claim_next(whoami("another"))
+
+    assert sorted(map(str, claimed)) == names[1:]
+    assert nothing_left is None
+    left = store.journal.claim_next(whoami("another"))
+    assert left is not None
+    assert left.session == "s0"
+
+
+def test_a_session_whose_row_is_gone_is_no_session_that_somebody_writes_to(
+    store: Store, address: str, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.journal.request("s")
+    with administration(address) as admin:
+        admin.execute(sql.SQL("delete from {}").format(sql.Identifier(parse(address).schema, "sessions")))
+
+    assert store.journal.claim_next(whoami("worker")) is None
+    assert "session 's' is passed over" in caplog.text
+    assert store.verify(fix=True).findings
 
 
 def test_many_threads_on_few_sessions_write_each_record_once(store: Store) -> None:
@@ -663,12 +700,40 @@ def test_a_backup_names_the_servers_own_means(store: Store) -> None:
         store.backup("copy.db")
 
 
-def test_what_was_erased_is_gone_from_the_tables_after_a_scrub(store: Store, session: Session) -> None:
-    session.append([SAID, SAID])
-    session.erase(2)
+def in_the_file(address: str, text: str) -> bool:
+    """Whether the file of the records holds it, wherever in it."""
+    with administration(address) as admin:
+        admin.execute("checkpoint")
+        file = admin.execute(
+            "select pg_read_binary_file(pg_relation_filepath(%s::regclass))", (f'"{parse(address).schema}".records',)
+        ).fetchone()
+        return file is not None and text.encode() in file[0]
 
+
+def test_what_was_erased_is_in_the_servers_files_until_a_scrub_and_nobody_says_otherwise(
+    store: Store, address: str, session: Session
+) -> None:
+    session.append([{"role": "user", "content": "swordfish"}, SAID])
+
+    assert session.erase(2).wiped is False
+    assert in_the_file(address, "swordfish")
     assert store.scrub()
+    assert not in_the_file(address, "swordfish")
     assert contents(session) == ["once"]
+
+
+def test_a_scrub_says_so_when_somebody_may_still_see_what_was_erased(
+    store: Store, address: str, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onefold.journal.postgres.backend.SCRUB_PATIENCE", 0.2)
+    session.append([{"role": "user", "content": "swordfish"}, SAID])
+    with administration(address) as reader:
+        reader.execute("begin isolation level repeatable read; select 1")
+        session.erase(2)
+
+        assert not store.scrub()
+    assert store.scrub()
+    assert not in_the_file(address, "swordfish")
 
 
 def test_a_forked_child_uses_connections_of_its_own(store: Store, session: Session) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import logging
 import random
 import sys
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,11 @@ from websockets.asyncio.client import connect
 
 import onefold
 from onefold.agents.door import Door
-from onefold.agents.members import Member
+from onefold.agents.members import Member, Members
 from onefold.agents.outbox import Outbox
 from onefold.agents.spec import Agent
 from onefold.agents.wire import Frame, notification, parse, text
+from onefold.errors import StoreError
 from onefold.model import TURN_SETTLED
 from tests.acp_clients import (
     Client,
@@ -41,7 +45,7 @@ MEGA = 1_000_000
 
 async def attached(there: Place, session: str, **more: Any) -> tuple[Client, Any]:
     client = there.client(Person("ben"))
-    await client.ask("initialize", protocolVersion=1)
+    await client.ask("initialize", protocolVersion=1, clientCapabilities={"session": {"compaction": {}}})
     return client, await client.ask("session/attach", sessionId=session, **more)
 
 
@@ -205,6 +209,79 @@ def test_a_question_that_the_agent_takes_back_is_withdrawn(tmp_path: Path) -> No
             await ended
 
     run(work)
+
+
+WEIRD = [
+    {"sessionUpdate": {"a": 1}},
+    {"sessionUpdate": ["a"]},
+    {"sessionUpdate": None},
+    {"sessionUpdate": "agent_message_chunk"},
+    {"sessionUpdate": "agent_message_chunk", "content": "words"},
+    {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": 7}},
+    {"sessionUpdate": "agent_message_chunk", "content": {"type": ["x"]}, "messageId": {"a": 1}},
+    {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "lone \ud800 half"}},
+    {"sessionUpdate": "tool_call", "toolCallId": {"a": 1}},
+    {"sessionUpdate": "tool_call", "toolCallId": "t1", "status": {"a": 1}, "content": 7, "kind": ["x"]},
+    {"sessionUpdate": "tool_call_update", "toolCallId": "t1", "status": ["x"]},
+    {"sessionUpdate": "tool_call_update", "toolCallId": "t2", "status": "completed", "content": {"a": 1}},
+    {"sessionUpdate": "tool_call_update", "toolCallId": "t3", "status": "completed", "content": "x", "rawOutput": 1},
+    {"sessionUpdate": "compaction_update", "compactionId": {"a": 1}, "status": "completed", "summary": 7},
+    {"sessionUpdate": "compaction_update", "compactionId": "c", "status": {"a": 1}},
+    {"sessionUpdate": "usage_update", "used": "x", "size": -1},
+    {"sessionUpdate": "available_commands_update", "availableCommands": {"a": 1}},
+    {"sessionUpdate": "session_info_update", "_meta": "x"},
+    {"sessionUpdate": "plan", "entries": 7},
+    7,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", ["acp", "hermes", "qwen", "vibe", "opencode"])
+def test_updates_of_any_shape_cost_the_frames_around_them_nothing(
+    tmp_path: Path, family: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        async with place(tmp_path, "--family", family) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            ben, _ = await attached(there, session)
+            own = there.host.rooms[session].process.session
+            lines = tmp_path / "lines"
+            lines.write_text(
+                "".join(
+                    f"{json.dumps(_update(own, weird))}\n{json.dumps(_update(own, _spoken(f'<{n}>')))}\n"
+                    for n, weird in enumerate(WEIRD)
+                )
+            )  # fmt: skip
+            await ann.prompt(session, f"[[raw:{lines}]] [[say:the end]]")
+            await ben.until(is_method("onefold/turn_settled"))
+            cid, _ = await attached(there, session, after=0)
+            await cid.until(is_method("onefold/turn_settled"))
+
+            said = "".join(
+                b.get("text") or ""
+                for m in messages(there, session)
+                if m.get("sessionUpdate") == "agent_message_chunk"
+                for b in (m["content"] if isinstance(m["content"], list) else [m["content"]])
+                if isinstance(b.get("text"), str)
+            )
+            for n in range(len(WEIRD)):
+                assert f"<{n}>" in said
+                for client in (ann, ben, cid):
+                    assert any(f"<{n}>" in text(f) for f in client.heard)
+            assert numbers(ben) == [n for n in told(there, session) if n >= numbers(ben)[0]]
+            assert there.store.verify().findings == ()
+
+    with caplog.at_level(logging.ERROR, "onefold.agents"):
+        run(work)
+    assert [r.getMessage() for r in caplog.records] == []
+
+
+def _update(session: str | None, update: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}}
+
+
+def _spoken(words: str) -> dict[str, Any]:
+    return {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": words}}
 
 
 # ---------------------------------------------------------------------- those who listen
@@ -556,6 +633,80 @@ def test_a_room_that_is_closed_refuses_and_hangs_nobody(tmp_path: Path) -> None:
             with pytest.raises(Exception, match="is closed"):
                 await room.join(member, lambda: None)
             assert ann.door.outbox.closed == "enough"
+
+    run(work)
+
+
+# ---------------------------------------------------------------------- a store that fails for a while
+
+
+@pytest.mark.parametrize("what", ["the frames", "the journal"])
+@pytest.mark.parametrize("end", ["[[say:b]]", "[[die]]"])
+def test_a_full_disk_loses_nothing_and_the_turn_ends_when_there_is_room_again(
+    tmp_path: Path, what: str, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onefold.agents.prompts.AGAIN", 0.05)
+    monkeypatch.setattr("onefold.agents.room.AGAIN", 0.05)
+
+    async def work() -> None:
+        async with place(tmp_path, "--state", str(tmp_path / "state")) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            ben, _ = await attached(there, session)
+            room, go = there.host.rooms[session], tmp_path / "go"
+            ended = await ann.send(
+                "session/prompt", sessionId=session, prompt=blocks(f"[[say:a]] [[wait:{go}]] [[chunks:9]] {end}")
+            )
+            await ben.until(is_update("agent_message_chunk"))
+            full, failed = StoreError("there is no room on the disk"), asyncio.Event()
+            loop = asyncio.get_running_loop()
+
+            def refused(*given: Any, **more: Any) -> Any:
+                loop.call_soon_threadsafe(failed.set)
+                raise full
+
+            def refused_later(*given: Any) -> Any:
+                failed.set()
+                wrong: Future[int] = Future()
+                wrong.set_exception(full)
+                return wrong
+
+            with monkeypatch.context() as broken:
+                if what == "the frames":
+                    broken.setattr(there.host.frames, "append", refused_later)
+                else:
+                    broken.setattr(room.book, "say", refused)
+                    broken.setattr(room.book, "settle", refused)
+                go.touch()
+                for _ in range(3):
+                    failed.clear()
+                    await failed.wait()
+                assert not ended.done()
+            await ben.until(is_method("onefold/turn_settled"))
+            with contextlib.suppress(Refusal):
+                await ended
+
+            words = "a" + "".join(f"word{n} " for n in range(9)) + ("b" if "say" in end else "")
+            assert ben.said == ann.said == words
+            said = "".join(m["content"]["text"] for m in messages(there, session) if "content" in m)
+            assert said == words
+            assert numbers(ben) == [n for n in told(there, session) if n >= numbers(ben)[0]][: len(numbers(ben))]
+            assert (await ann.prompt(session, "[[say:on]]"))["stopReason"] == "end_turn"
+
+    run(work)
+
+
+def test_a_frame_that_was_read_to_one_who_catches_up_is_not_told_again() -> None:
+    async def work() -> None:
+        members = Members("s", lambda member: None)
+        member = Member("x", Outbox(), 0.0, attached=True, last=5)
+        members.add(member)
+        for number in (4, 5, 6):
+            members.tell(notification("session/update", {"n": number}), number)
+        (only,) = parse(await member.outbox.next() or "")
+        assert only.params["n"] == 6
+        member.outbox.close("over")
+        assert await member.outbox.next() is None
 
     run(work)
 

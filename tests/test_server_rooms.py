@@ -426,6 +426,8 @@ def test_an_agent_that_is_not_named_or_cannot_be_started_is_said_at_once(server:
     (down,) = (r for r in server.get("rooms").json()["rooms"] if r["agent"] == "broken")
     assert down["phase"] == "down"
     assert "not found" in down["trouble"]
+    tries = [line for line in server.served.lines() if "no-such-program-anywhere" in line.get("cause", "")]
+    assert len(tries) == 1
 
 
 def test_a_second_server_on_the_store_says_that_the_agent_runs_elsewhere(tmp_path: Path) -> None:

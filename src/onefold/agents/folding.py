@@ -121,7 +121,7 @@ class Folding:
         id = update.get("toolCallId")
         if not isinstance(id, str):
             return []
-        if update.get("status") not in _OVER:
+        if not _is_over(update):
             self._calls[id] = {}, number, number
         return [Whole(update, number, number)]
 
@@ -133,10 +133,15 @@ class Folding:
         # One that begins within what is being said counts from there, so that no message lies across `since`.
         held, first, _ = self._calls.pop(id, ({}, self._glued.first if self._glued is not None else number, number))
         held = held | {k: v for k, v in update.items() if k not in ("sessionUpdate", "toolCallId") and v is not None}
-        if held.get("status") in _OVER:
+        if _is_over(held):
             return [
                 *self._said(),
                 Whole({"sessionUpdate": "tool_call_update", "toolCallId": id, **held}, first, number),
             ]
         self._calls[id] = held, first, number
         return []
+
+
+def _is_over(call: dict[str, Json]) -> bool:
+    status = call.get("status")
+    return isinstance(status, str) and status in _OVER

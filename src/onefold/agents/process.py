@@ -135,8 +135,8 @@ class Process:
     async def _bring_up(self) -> None:
         try:
             await self._start()
-        except (OnefoldError, TimeoutError, OSError) as trouble:
-            why = str(trouble) or f"it did not answer within {ANSWER:.0f} seconds"
+        except Exception as trouble:  # whatever it answered: the room must not wait for it for ever
+            why = _why(trouble)
             if isinstance(trouble, CannotStart):  # it does not get better by trying again and again
                 self._deaths, self.cannot = GIVE_UP, why
                 self.tried.set()
@@ -196,7 +196,10 @@ class Process:
             log.warning("the agent could not take its session up: %s", said, extra={"session": room.session})
         answer = await self._opened("session/new", place)
         self.opened = _result(answer, "session/new")
-        self.session = str(self.opened.get("sessionId"))
+        own = self.opened.get("sessionId")
+        if not isinstance(own, str) or not own:
+            raise AgentUnusable("the agent answered session/new without a sessionId")
+        self.session = own
         self.handover = before is not None or (await room.in_thread(room.book.state)).messages > 0
         return "handover" if self.handover else "new"
 
@@ -318,6 +321,15 @@ class Process:
     def own(self, params: dict[str, Any]) -> dict[str, Any]:
         """Parameters as the agent knows them: with its own id of the session."""
         return {**params, "sessionId": self.session} if "sessionId" in params else params
+
+
+def _why(trouble: Exception) -> str:
+    if isinstance(trouble, TimeoutError):
+        return f"it did not answer within {ANSWER:.0f} seconds"
+    if isinstance(trouble, OnefoldError | OSError):
+        return str(trouble)
+    log.error("an agent's beginning was not understood", exc_info=trouble)
+    return f"its answer was not understood ({type(trouble).__name__}: {trouble})"
 
 
 def _result(answer: Frame, method: str) -> dict[str, Json]:

@@ -13,7 +13,7 @@ from onefold.agents.members import Member
 from onefold.agents.refused import BUSY, FORBIDDEN, Refused
 from onefold.agents.wire import Frame, error, notification
 from onefold.agents.witnesses import asks_to_compact
-from onefold.errors import OnefoldError, TurnLost
+from onefold.errors import OnefoldError, StoreError, TurnLost
 from onefold.model import Held, Json, Outcome, Record, TurnClaim
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onefold.agents")
 
+AGAIN = 1.0
+"""Seconds after which something is tried again that the store could not take."""
 QUEUE = 32
 """Prompts that wait at most."""
 
@@ -196,6 +198,13 @@ class Prompts:
             await self.end("interrupted", str(gone), error(None, BUSY, str(gone)))
 
     async def _answered(self, frame: Frame) -> None:
+        try:
+            await self._over(frame)
+        except StoreError as trouble:  # a full disk, say. The turn is not over before it is so on disk
+            log.error("a turn cannot be ended yet: %s", trouble, extra={"session": self._room.session})
+            self._room.later(AGAIN, self._answered, frame)
+
+    async def _over(self, frame: Frame) -> None:
         room = self._room
         await room.tape.all_said()
         await room.compactions.turn_ends()
@@ -212,11 +221,11 @@ class Prompts:
         if turn is None:
             return
         await room.questions.withdraw()
-        self.turn = room.tape.claim = None
         try:
             await room.in_thread(partial(room.book.settle, turn.claim, outcome, cause))
         except TurnLost as lost:
             log.warning("the turn was ended by somebody else: %s", lost, extra={"session": room.session})
+        self.turn = room.tape.claim = None
         told: dict[str, Json] = {"turn": turn.claim.id, "outcome": outcome}
         if cause is not None:
             told["cause"] = cause

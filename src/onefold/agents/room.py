@@ -20,13 +20,13 @@ from onefold.agents.frames import Frames
 from onefold.agents.history import Moment
 from onefold.agents.members import Member, Members, Told
 from onefold.agents.process import ANSWER, Process
-from onefold.agents.prompts import Prompted, Prompts
+from onefold.agents.prompts import AGAIN, Prompted, Prompts
 from onefold.agents.questions import Questions
 from onefold.agents.refused import AUTH_REQUIRED, BUSY, Refused
 from onefold.agents.spec import Agent, Redact
 from onefold.agents.tape import Tape
 from onefold.agents.wire import Frame, error, notification
-from onefold.errors import OnefoldError
+from onefold.errors import OnefoldError, StoreError
 from onefold.model import Clock, Json
 from onefold.store import Store
 
@@ -264,7 +264,15 @@ class Room:
             return
         was_ready, self.phase = self.phase == "ready", "down"
         self._decided.clear()
-        await self._settle_all(why, body if was_ready else None)
+        await self._after_its_end(why, body if was_ready else None)
+
+    async def _after_its_end(self, why: str, body: dict[str, Json] | None) -> None:
+        try:
+            await self._settle_all(why, body)
+        except StoreError as trouble:
+            log.error("what the agent left open cannot be ended yet: %s", trouble, extra={"session": self.session})
+            self.later(AGAIN, self._after_its_end, why, body)
+            return
         self.process.rise_later()
 
     async def _settle_all(self, why: str, body: dict[str, Json] | None) -> None:

@@ -15,7 +15,7 @@ from onefold.agents.members import Member, Members, Told
 from onefold.agents.spec import Redact
 from onefold.agents.wire import Frame, notification, parse, text
 from onefold.agents.witnesses.observing import text_of
-from onefold.errors import TurnLost
+from onefold.errors import StoreError, TurnLost
 from onefold.model import Json, TurnClaim
 
 T = TypeVar("T")
@@ -48,6 +48,7 @@ class Tape:
         self._folding = Folding()
         self._wholes: list[Whole] = []
         self._complained = False
+        self._of = {"session": book.session}
 
     @property
     def folded_up_to(self) -> int:
@@ -77,7 +78,7 @@ class Tape:
             if not self._complained:
                 log.error(
                     "the redact hook failed (%s): nothing of such frames is kept", type(trouble).__name__,
-                    extra={"session": self._book.session}, exc_info=trouble,
+                    extra=self._of, exc_info=trouble,
                 )  # fmt: skip
             self._complained = True
             return None
@@ -115,10 +116,17 @@ class Tape:
         if self._rows:
             rows, after = self._rows, self._after
             self._rows, self._after = [], []
-            last = await asyncio.wrap_future(self._frames.append(self._book.session, rows))
+            try:
+                last = await asyncio.wrap_future(self._frames.append(self._book.session, rows))
+            except StoreError:  # a full disk, say: they come with the next ones, in their order
+                self._rows, self._after = rows + self._rows, after + self._after
+                raise
             self.last = last
             for number, then in enumerate(after, last - len(rows) + 1):
-                then(number)
+                try:
+                    then(number)
+                except Exception as trouble:  # one frame that nobody can make sense of must not cost the others
+                    log.error("frame %d was not understood", number, extra=self._of, exc_info=trouble)
         if self._wholes:
             await self._say()
 
@@ -133,9 +141,13 @@ class Tape:
     async def _say(self) -> None:
         wholes, self._wholes = self._wholes, []
         try:
-            last = await self._in_thread(partial(self._book.say, wholes, self.claim))
-        except TurnLost:  # somebody ended the turn from outside; what was said is kept all the same
-            last = await self._in_thread(partial(self._book.say, wholes, None))
+            try:
+                last = await self._in_thread(partial(self._book.say, wholes, self.claim))
+            except TurnLost:  # somebody ended the turn from outside; what was said is kept all the same
+                last = await self._in_thread(partial(self._book.say, wholes, None))
+        except StoreError:
+            self._wholes = wholes + self._wholes
+            raise
         self.record = last or self.record
 
     def _folded(self, frame: Frame, number: int) -> list[Whole]:

@@ -66,9 +66,9 @@ class Frame:
 
     @property
     def update(self) -> dict[str, Json]:
-        """What a session/update says; empty for any other frame."""
+        """What a session/update says; empty for any other frame, and for one that does not say what kind it is of."""
         update = self.params.get("update") if self.method == "session/update" else None
-        return update if isinstance(update, dict) else {}
+        return update if isinstance(update, dict) and isinstance(update.get("sessionUpdate"), str) else {}
 
 
 def request(id: str | int, method: str, params: Json) -> Frame:

@@ -45,7 +45,8 @@ def wiped_from_index(store: Store) -> bool:
 def print_last_words(wiped: bool) -> None:
     if not wiped:
         say(
-            "the store's files or its search index may still hold it: a reader was in the way, or they are large.",
+            "the store's files or its search index may still hold it: a reader was in the way, they are large, or they "
+            "are a server's.",
             style="yellow",
         )
         say("say it again later, or call Store.scrub(), which rewrites the store while writers wait", style="yellow")

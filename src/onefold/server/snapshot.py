@@ -203,9 +203,15 @@ def _room(desk: Desk, session: str) -> _Room:
     clients: list[ClientJson] = [{"name": c.name, "since": c.since, "kind": c.kind} for c in there]
     room = desk.host.rooms.get(session) if desk.host is not None else None
     if room is None:
-        return {"agent": None, "questions": [], "clients": clients}
+        return {"agent": _asleep(desk, session), "questions": [], "clients": clients}
     stands = room.standing()
     return {"agent": stands["agent"], "questions": stands["questions"], "clients": [*clients, *stands["clients"]]}
+
+
+def _asleep(desk: Desk, session: str) -> AgentJson | None:
+    """The agent that a session had before, which does not run here: it is started when somebody asks for something."""
+    row = desk.host.frames.room(session) if desk.host is not None else None
+    return {"name": row.agent, "phase": "closed", "trouble": None} if row is not None else None
 
 
 def _compacting(tx: Transaction, state: SessionState, head: Segment, goes_on: Doing) -> CompactingJson:

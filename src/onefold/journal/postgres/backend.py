@@ -25,7 +25,7 @@ from onefold.journal.postgres.connecting import Link, Pool
 from onefold.journal.postgres.engine import queries
 from onefold.journal.postgres.rows import PostgresTransaction, Raced, Unclear
 from onefold.journal.postgres.schema import Shape
-from onefold.journal.postgres.trouble import away, passing, translated
+from onefold.journal.postgres.trouble import doubtful, passing, translated
 from onefold.journal.postgres.watch import Watch
 from onefold.journal.seam import Transaction
 from onefold.model import Clock, Ids, random_id
@@ -128,14 +128,15 @@ class PostgresBackend:
     def scrub(self, *, whole: bool = False) -> bool:
         """What was erased is gone for whoever asks the server, at once. Its files hold it until the tables are written
         anew: not even VACUUM overwrites a removed row. That stops all writers, so it is done only when it is asked for,
-        and `wiped` is False until then. Whoever may still see the old rows is in the way, and waited for. The server's
-        log, its standbys' files and its backups are not reached."""
+        and `wiped` is False until then. As long as somebody may see the old rows, they would be written anew too. The
+        server's log and its backups are not reached."""
         if not whole:
             return False
         with self._translated(), contextlib.closing(self._connect(longest=REWRITE)) as link:
-            gone = self._nobody_sees(link, *link.ask(self._queries["next_transaction"])[0])
+            if not self._nobody_sees(link, *link.ask(self._queries["next_transaction"])[0]):
+                return False
             link.ask(self._queries["rewrite_tables"])
-        return gone
+        return True
 
     def _nobody_sees(self, link: Link, before: str) -> bool:
         """Waits until nobody can see any more what was removed before a transaction. False if that took too long."""
@@ -201,10 +202,10 @@ class PostgresBackend:
                 continue
             except psycopg.Error as error:
                 races += isinstance(error, psycopg.errors.UniqueViolation)
+                if doubtful(error):
+                    self._drain()
                 if not passing(error) or races > RACES or time.monotonic() + pause > ends:
                     raise translated(self._why(error), self.address, self._patience) from error
-                if away(error):
-                    self._drain()
             self._closed.wait(pause)
             pause = min(2 * pause, LAST_PAUSE)
 

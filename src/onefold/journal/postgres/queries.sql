@@ -313,6 +313,7 @@ select pg_snapshot_xmax(pg_current_snapshot())::text;
 
 -- in_the_way: how many transactions, or slots of standbys, may still see what was erased before one.
 select (select count(*) from pg_stat_activity where pid <> pg_backend_pid()
+    and coalesce(datname, current_database()) = current_database()
     and greatest(age(backend_xmin), age(backend_xid)) > age(%(before)s::xid8::xid))
   + (select count(*) from pg_replication_slots where age(xmin) > age(%(before)s::xid8::xid))
   + (pg_snapshot_xmin(pg_current_snapshot()) < %(before)s::xid8)::int;

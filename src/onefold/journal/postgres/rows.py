@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from onefold.errors import InvalidMessage, StoreDamaged
-from onefold.journal.postgres import columns
+from onefold.journal import columns
 from onefold.journal.postgres.connecting import Link, Rows, Statement
 from onefold.journal.seam import Derived, Heading, InUse, Taken
 from onefold.messages import encode

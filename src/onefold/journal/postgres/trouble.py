@@ -85,6 +85,12 @@ def away(error: psycopg.Error) -> bool:
     return isinstance(error, psycopg.OperationalError) and error.sqlstate is None and not _never(error)
 
 
+def doubtful(error: psycopg.Error) -> bool:
+    """Whether the other connections may be no better. Behind a lock that nobody lets go of there may be a server that
+    was replaced, and waits for a standby that it lost: new connections find the one that writes now."""
+    return away(error) or isinstance(error, errors.LockNotAvailable)
+
+
 def translated(error: psycopg.Error, shown: str, patience: float) -> OnefoldError:
     said = " ".join(str(error).split()) or type(error).__name__
     kind, remedy = next(((k, words) for types, k, words in _WORDS if isinstance(error, types)), _OTHERWISE)

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import logging
-import struct
-import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, fields
+from dataclasses import astuple
 from typing import Any
 
 import apsw
 
 from onefold.errors import StoreDamaged
+from onefold.journal import columns
+from onefold.journal.columns import about, only_messages, seal
 from onefold.journal.seam import Derived, Heading, Taken
 from onefold.journal.sqlite.engine import queries
-from onefold.messages import decode, encode
-from onefold.model import Compaction, Header, HolderId, KeyUse, Lease, Record, Segment, SessionState, Spent
+from onefold.messages import encode
+from onefold.model import Compaction, KeyUse, Lease, Record, Segment, SessionState
 
 log = logging.getLogger("onefold")
 
-_COLUMNS = ("session", "id", "state", "requested_at")
-_REST = frozenset(f.name for f in fields(Compaction)) - {*_COLUMNS}
 _LAST = (float("inf"), "")
 BURST = 64
 """How many messages a session's row may be behind its journal, and for how long, in seconds: see `put_session`."""
 BURST_SECONDS = 0.05
 _MOST = (1 << 32) - 1  # records of one session
-_NUMBERS = struct.Struct("<2d14q")
 _EVERYTHING = (
     "drop_session", "drop_segments", "drop_compactions", "drop_keys", "drop_inputs", "drop_aliases",
 )  # fmt: skip
@@ -108,7 +105,7 @@ class SqliteTransaction:
         self._connection.execute(
             self._queries["add_record"],
             ((self._sid(session, make=True) << 32) + record.number, record.id, record.kind, record.at, record.format,
-             *_about(record.header),
+             *about(record.header),
              record.key, record.turn, record.actor, data),
         )  # fmt: skip
         self.witness = (session, record.number, record.id)
@@ -118,14 +115,14 @@ class SqliteTransaction:
         return found[0] if found else None
 
     def records(self, session: str, start: int, stop: int, limit: int) -> list[Record]:
-        return [_record(session, row) for row in self.run("records", *self._places(session, start, stop), limit)]
+        return [columns.record(session, row) for row in self.run("records", *self._places(session, start, stop), limit)]
 
     def messages(self, session: str, start: int, stop: int) -> list[Record]:
-        return [_record(session, row) for row in self.run("messages", *self._places(session, start, stop))]
+        return [columns.record(session, row) for row in self.run("messages", *self._places(session, start, stop))]
 
     def headers(self, session: str, start: int, stop: int, *, tools_only: bool = False) -> list[Heading]:
         rows = self.run("tool_headers" if tools_only else "headers", *self._places(session, start, stop))
-        return [Heading(number, _header(*about), turn) for number, *about, turn in rows]
+        return [Heading(number, columns.header(*head), turn) for number, *head, turn in rows]
 
     def tokens(self, session: str, start: int, stop: int) -> int:
         return int(self.run("tokens", *self._places(session, start, stop))[0][0])
@@ -135,12 +132,12 @@ class SqliteTransaction:
         return rows[0][0] if rows else None
 
     def marks(self, session: str, start: int, stop: int) -> list[Record]:
-        return [_record(session, row) for row in self.run("marks", *self._places(session, start, stop))]
+        return [columns.record(session, row) for row in self.run("marks", *self._places(session, start, stop))]
 
     def rewrite(self, session: str, record: Record, data: str) -> None:
         self._connection.execute(
             self._queries["rewrite"],
-            (record.kind, record.format, *_about(record.header), data, self._places(session, record.number, 0)[0]),
+            (record.kind, record.format, *about(record.header), data, self._places(session, record.number, 0)[0]),
         )
 
     def last_number(self, session: str) -> int:
@@ -177,25 +174,25 @@ class SqliteTransaction:
         the messages after it. Everything but messages is written at once."""
         before = self.session(state.id)
         self.known.states[state.id] = state
-        if before is None or not _only_messages(before, state):
+        if before is None or not only_messages(before, state):
             self.write_session(state)
             return
         last, at = self.known.rows.get(state.id) or self._before.rows.get(state.id) or (0, 0.0)
         if state.last - last > BURST or not at <= state.touched_at < at + BURST_SECONDS:
             self.known.rows[state.id] = (state.last, state.touched_at)
-            touched = (state.touched_at, state.last, state.messages, state.tokens, _seal(state), state.id)
+            touched = (state.touched_at, state.last, state.messages, state.tokens, seal(state), state.id)
             self._connection.execute(self._queries["touch_session"], touched)
 
     def write_session(self, state: SessionState) -> None:
         """Writes a session's row whole."""
         self.known.rows[state.id] = (state.last, state.touched_at)
-        self._connection.execute(self._queries["put_session"], (*state, _seal(state)))
+        self._connection.execute(self._queries["put_session"], (*state, seal(state)))
 
     def _caught_up(self, row: Any) -> SessionState:
         """A session's state by its row and the messages after that. If what follows is no burst of messages, the row
         is damaged: it is taken as it is, and found out by comparing."""
         state = SessionState(*row[:-1])
-        if _seal(state) != row[-1]:
+        if seal(state) != row[-1]:
             return state
         self.known.rows[state.id] = (state.last, state.touched_at)
         first, end = self._places(state.id, state.last + 1, _MOST)
@@ -212,46 +209,44 @@ class SqliteTransaction:
 
     def segment(self, session: str, number: int) -> Segment | None:
         rows = self.run("segment", session, number)
-        return _segment(rows[0]) if rows else None
+        return columns.segment(rows[0]) if rows else None
 
     def segment_at(self, session: str, number: int) -> Segment | None:
         rows = self.run("segment_at", session, number)
-        return _segment(rows[0]) if rows else None
+        return columns.segment(rows[0]) if rows else None
 
     def successor(self, session: str, base: int) -> Segment | None:
         rows = self.run("successor", session, base)
-        return _segment(rows[0]) if rows else None
+        return columns.segment(rows[0]) if rows else None
 
     def segments(self, session: str) -> list[Segment]:
-        return [_segment(row) for row in self.run("segments", session)]
+        return [columns.segment(row) for row in self.run("segments", session)]
 
     def add_segment(self, session: str, segment: Segment) -> None:
         s = segment
         try:
             self.run(
                 "add_segment", session, s.number, s.base or 0, s.cut, s.source, s.at, s.compaction, s.summary,
-                encode(list(s.kept)), s.tokens_before, s.tokens_after, _rest(s),
+                encode(list(s.kept)), s.tokens_before, s.tokens_after, columns.rest_of(s),
             )  # fmt: skip
         except apsw.ConstraintError as error:
             raise Taken(f"session {session!r}: segment {s.base} has a successor already") from error
 
     def compaction(self, session: str, id: str) -> Compaction | None:
         rows = self.run("compaction", session, id)
-        return _compaction(rows[0]) if rows else None
+        return columns.compaction(rows[0]) if rows else None
 
     def put_compaction(self, compaction: Compaction) -> None:
-        c = compaction
-        rest = encode({name: value for name, value in asdict(c).items() if name not in _COLUMNS})
-        self.run("put_compaction", c.session, c.id, c.state, c.requested_at, rest)
+        self.run("put_compaction", *columns.compaction_row(compaction))
 
     def compactions(self, session: str | None, *, open_only: bool) -> list[Compaction]:
         if session is not None:
-            found = [_compaction(row) for row in self.run("compactions", session)]
+            found = [columns.compaction(row) for row in self.run("compactions", session)]
             return [c for c in found if c.open or not open_only]
         readable = []
         for row in self.run("open_compactions" if open_only else "all_compactions"):
             try:
-                readable.append(_compaction(row))
+                readable.append(columns.compaction(row))
             except StoreDamaged as error:  # one bad row must not hold up every other session
                 log.warning("%s", error)
         return readable
@@ -311,7 +306,7 @@ class SqliteTransaction:
 
     def looks_right(self, session: str) -> bool:
         rows = self.run("session", session)
-        if not rows or _seal(rows[0][:-1]) != rows[0][-1]:
+        if not rows or seal(rows[0][:-1]) != rows[0][-1]:
             return False
         state = self._caught_up(rows[0])
         if state.last != self.last_number(session):
@@ -323,11 +318,11 @@ class SqliteTransaction:
 
     def derived(self, session: str) -> Derived:
         rows = self.run("session", session)
-        sealed = bool(rows) and _seal(rows[0][:-1]) == rows[0][-1]
+        sealed = bool(rows) and seal(rows[0][:-1]) == rows[0][-1]
         return Derived(
             state=self._caught_up(rows[0]) if sealed else None,
-            segments={row[0]: _segment_or_not(row) for row in self.run("segments", session)},
-            compactions={row[1]: _compaction_or_not(row) for row in self.run("compactions", session)},
+            segments={row[0]: columns.segment_or_not(row) for row in self.run("segments", session)},
+            compactions={row[1]: columns.compaction_or_not(row) for row in self.run("compactions", session)},
             keys={row[0]: KeyUse(*row[1:]) for row in self.run("keys", session)},
             inputs={row[0] for row in self.run("inputs", session)},
             aliases={row[0] for row in self.run("aliases", session)},
@@ -351,98 +346,6 @@ class SqliteTransaction:
             self.add_alias(session, alias)
 
 
-def _only_messages(before: SessionState, after: SessionState) -> bool:
-    """Whether nothing but messages was added between two states of a session."""
-    return (
-        after.last - before.last == after.messages - before.messages
-        and before[8:] == after[8:]
-        and before[4:6] == after[4:6]
-        and before[:2] == after[:2]
-    )
-
-
-def _about(h: Header | None) -> tuple[str | int | None, ...]:
-    if h is None:
-        return None, None, None, None
-    if not (h.opens or h.closes):
-        return h.role, h.tokens, None, None
-    return h.role, h.tokens, _pack(h.opens), _pack(h.closes)
-
-
-def _pack(ids: tuple[str, ...]) -> str | None:
-    return encode(list(ids)) if ids else None
-
-
-def _unpack(text: str | None) -> tuple[str, ...]:
-    return tuple(decode(text)) if text else ()
-
-
-def _header(role: str, tokens: int, opens: str | None, closes: str | None) -> Header:
-    return Header(role, tokens, _unpack(opens), _unpack(closes))
-
-
-def _record(session: str, row: Any) -> Record:
-    number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body = row
-    try:
-        header = None if role is None else _header(role, tokens, opens, closes)
-        return Record(number, id, kind, at, decode(body), format, header, key, turn, actor)
-    except (ValueError, TypeError) as error:
-        raise StoreDamaged(
-            f"session {session!r}: record {number} ({kind}) is no JSON ({error}); run `onefold verify`, "
-            "or restore a backup"
-        ) from error
-
-
-def _segment(row: Any) -> Segment:
-    number, base, cut, source, at, compaction, summary, kept, before, after, rest = row
-    try:
-        names = tuple(decode(kept))
-        more = decode(rest) if rest != "{}" else {}
-        hidden = tuple((a, b) for a, b in more.get("hidden", ()))
-        return Segment(
-            number, base or None, cut, source, at, compaction, summary, names, before, after, hidden,
-            more.get("redo"), more.get("keeper", "onefold"),
-        )  # fmt: skip
-    except (ValueError, TypeError, AttributeError) as error:
-        raise StoreDamaged(f"the row of segment {number} makes no sense; run `onefold verify --fix`") from error
-
-
-def _rest(s: Segment) -> str:
-    more = {"hidden": [list(r) for r in s.hidden], "redo": s.redo, "keeper": s.keeper}
-    return encode({name: value for name, value in more.items() if value not in ([], None, "onefold")})
-
-
-def _compaction(row: Any) -> Compaction:
-    session, id, state, requested_at, text = row
-    try:
-        rest = {name: value for name, value in decode(text).items() if name in _REST}  # a newer program may add some
-        holder, spent = rest.pop("holder"), rest.pop("spent", {})
-        return Compaction(
-            id=id, session=session, state=state, requested_at=requested_at, **rest,
-            holder=None if holder is None else HolderId(**holder), spent=Spent(**spent),
-        )  # fmt: skip
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StoreDamaged(
-            f"session {session!r}: the row of compaction {id} makes no sense; run `onefold verify --fix`"
-        ) from error
-
-
-def _segment_or_not(row: Any) -> Segment:
-    """For comparing: a row that cannot be read equals none that the journal gives."""
-    try:
-        return _segment(row)
-    except StoreDamaged:
-        return Segment(row[0], row[1], -1, row[3], row[4])
-
-
-def _compaction_or_not(row: Any) -> Compaction:
-    """For comparing: a row that cannot be read equals none that the journal gives."""
-    try:
-        return _compaction(row)
-    except StoreDamaged:
-        return Compaction(row[1], row[0], -1, "unreadable", row[2], row[3], 0)
-
-
 def reseal(connection: apsw.Connection) -> None:
     """Seals every session's row anew, after a migration gave it more columns."""
     tx = SqliteTransaction(connection, 0.0)
@@ -451,12 +354,3 @@ def reseal(connection: apsw.Connection) -> None:
         for state in page:
             tx.write_session(state)
         page = tx.sessions(500, (page[-1].touched_at, page[-1].id))
-
-
-def _seal(values: Any) -> int:
-    text = f"{values[0]}\n{values[11]}\n{values[16]}"
-    try:
-        numbers = _NUMBERS.pack(*values[1:11], *values[12:16], *values[17:])
-    except struct.error:
-        return -1  # not even numbers: the seal of no row
-    return zlib.crc32(text.encode(), zlib.crc32(numbers))

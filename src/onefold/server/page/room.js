@@ -181,7 +181,7 @@ export function people(clients) {
 
 function phase(agent, running, asks) {
   if (agent.phase === "ready") return asks ? "waits for an answer" : running ? "is answering …" : "is ready";
-  return { starting: "is starting …", locked: "wants somebody to log in", down: "is down", closed: "has ended" }[agent.phase] ?? agent.phase;
+  return { starting: "is starting …", locked: "wants somebody to log in", down: "is down", closed: "does not run here; it is started when somebody writes to it" }[agent.phase] ?? agent.phase;
 }
 
 function tone(agent, running) {

@@ -161,8 +161,9 @@ export class SessionView {
       this.room = new Room(this.id, { may: this.may, sent: () => this.toEnd(), resized: () => this.#stay() });
       this.element.classList.add("hosts");
       this.element.append(this.room.element);
-      this.watch = new Watch(this.id, { said: (pieces) => this.#grow(pieces), changed: () => this.soon() });
     }
+    // To look at an agent that does not run would start it.
+    if (this.known.agent.phase !== "closed") this.watch ??= new Watch(this.id, { said: (pieces) => this.#grow(pieces), changed: () => this.soon() });
     this.room.show(this.known);
     return undefined;
   }
@@ -219,6 +220,7 @@ export class SessionView {
       return;
     }
     this.live?.stop();
+    this.#leave();
     replace(this.element, empty("This session was deleted", "Its id stays taken, and nothing of it is left."));
   }
 

@@ -1,4 +1,4 @@
-"""What a row holds, and the plain data it stands for. The same columns as in a SQLite store."""
+"""What the columns of a table hold, and the plain data that a row stands for: the same in every store with tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ def only_messages(before: SessionState, after: SessionState) -> bool:
 
 
 def about(h: Header | None) -> tuple[str | int | None, ...]:
-    return (h.role, h.tokens, _pack(h.opens), _pack(h.closes)) if h is not None else (None, None, None, None)
+    if h is None:
+        return None, None, None, None
+    if not (h.opens or h.closes):
+        return h.role, h.tokens, None, None
+    return h.role, h.tokens, _pack(h.opens), _pack(h.closes)
 
 
 def _pack(ids: tuple[str, ...]) -> str | None:
