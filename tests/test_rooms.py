@@ -330,3 +330,29 @@ def test_other_requests_are_passed_on_as_they_are(tmp_path: Path) -> None:
                 await ann.ask("session/set_mode", sessionId="another", modeId="code")
 
     run(work)
+
+
+def test_a_host_that_resumes_opens_the_rooms_in_which_something_waits(tmp_path: Path) -> None:
+    state = str(tmp_path / "state")
+
+    async def work() -> None:
+        async with place(tmp_path, "--state", state) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            quiet = there.client(Person("ben"), agent="scripted")
+            await quiet.enter()
+            await ann.send("session/prompt", sessionId=session, prompt=blocks("[[hang]]"))
+            await ann.send("session/prompt", sessionId=session, prompt=blocks("[[say:it goes on]]"))
+            attached = there.client()
+            await attached.ask("session/attach", sessionId=session)
+            await attached.until(lambda f: f.method == "onefold/turn_started" or bool(f.update))
+            while not there.store.session(session).state.pending:
+                await there.host.in_thread(lambda: there.store.journal.wait(session, 0, 0.05))
+        async with place(tmp_path, "--state", state, resume=True) as there:
+            handle = there.store.session(session)
+            while not any("it goes on" in str(r.body) for r in handle.read() if "content" in str(r.body)):
+                last = handle.state.last
+                await there.host.in_thread(lambda after=last: there.store.journal.wait(session, after, 1.0))  # type: ignore[misc]
+            assert list(there.host.rooms) == [session]
+
+    run(work)

@@ -58,12 +58,15 @@ class Host:
         *,
         clock: Clock = system_clock,
         compact_at: float | None = None,
+        resume: bool = False,
     ) -> None:
+        """`resume`: rooms in which something was left to do when the last process ended are opened at the start."""
         self.store = store
         self.agents = agents or Agents()
         self.redact = self.agents.redact
         self.clock = clock
         self.compact_at = compact_at
+        self._resume = resume
         self.frames = Frames(str(frames), clock=clock)
         self.default: Room | None = None
         """The room that a client without a session's id comes to."""
@@ -76,6 +79,7 @@ class Host:
         self._threads = ThreadPoolExecutor(THREADS, "onefold-rooms")
         self._stop = threading.Event()
         self._ticking: asyncio.Task[None] | None = None
+        self._resuming: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------ life
 
@@ -85,18 +89,31 @@ class Host:
             return
         loop = asyncio.get_running_loop()
         self._ticking = loop.create_task(self._tick())
+        if self._resume:
+            self._resuming = loop.create_task(self._take_up())
         threading.Thread(target=self._listen, args=(loop,), name="onefold-rooms-listen", daemon=True).start()
 
     async def close(self) -> None:
         """Ends every agent, settles what is open, and closes the frames. The store stays open."""
         self._stop.set()
-        if self._ticking is not None:
-            self._ticking.cancel()
+        for task in (self._ticking, self._resuming):
+            if task is not None:
+                task.cancel()
         await asyncio.gather(*(room.close() for room in self._rooms.values()), return_exceptions=True)
         for session in list(self._held):
             self._unlock(session)
         await self.in_thread(self.frames.close)
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _take_up(self) -> None:
+        """Opens the rooms in which a prompt waits, a compaction was asked for, or a turn was left open."""
+        for row in await self.in_thread(self.frames.rooms):
+            try:
+                state = await self.in_thread(lambda session=row.session: self.store.journal.state(session))  # type: ignore[misc]
+                if state.pending or state.turn or state.open is not None:
+                    await self.enter(row.session)
+            except OnefoldError as error:
+                log.warning("a room could not be taken up: %s", error, extra={"session": row.session})
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

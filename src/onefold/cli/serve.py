@@ -114,7 +114,7 @@ def _rooms(opened: Store, given: str | None) -> Host | None:
 
     known = agents(settings())
     path = frames_path(locate(given), default_store().parent)
-    return Host(opened, path, known) if known.known or path.exists() else None
+    return Host(opened, path, known, resume=True) if known.known or path.exists() else None
 
 
 def opened_store(given: str | None) -> Store:
