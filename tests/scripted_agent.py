@@ -389,6 +389,13 @@ def raw(turn: Turn, value: str) -> None:
         turn.agent.write(line)
 
 
+def torn(turn: Turn, value: str) -> None:
+    """Half a frame, and then it is dead."""
+    sys.stdout.buffer.write(b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":')
+    sys.stdout.buffer.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def array(turn: Turn, value: str) -> None:
     """Two frames in one line."""
     updates = [
@@ -594,6 +601,7 @@ DIRECTIVES: dict[str, Callable[[Turn, str], None]] = {
     "unknown": unknown,
     "noise": noise,
     "raw": raw,
+    "torn": torn,
     "array": array,
     "stderr": complain,
     "forge": complain,

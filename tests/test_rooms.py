@@ -356,3 +356,21 @@ def test_a_host_that_resumes_opens_the_rooms_in_which_something_waits(tmp_path: 
             assert list(there.host.rooms) == [session]
 
     run(work)
+
+
+def test_half_a_frame_of_a_dying_agent_spoils_nothing_before_or_after_it_f29(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with place(tmp_path, "--state", str(tmp_path / "state")) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            with pytest.raises(Refusal, match="the agent ended"):
+                await ann.prompt(session, "[[say:before ]] [[torn]]")
+            await ann.prompt(session, "[[say:after]]")
+
+            assert ann.said == "before after"
+            kept = there.host.frames.read(session, 0, 1_000)
+            assert [row.number for row in kept] == list(range(1, len(kept) + 1))
+            assert any(row.kind == "err" and row.text.endswith('{"sessionId":') for row in kept)
+            assert [m["content"]["text"] for m in messages(there, session) if "content" in m] == ["before ", "after"]
+
+    run(work)
