@@ -11,6 +11,7 @@ import importlib.util
 import itertools
 import os
 import pwd
+import select
 import shutil
 import signal
 import subprocess
@@ -90,16 +91,16 @@ class Server:
                 return
         raise AssertionError(f"the server did not take connections within {READY} s")
 
-    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+    def kill(self) -> None:
         """Ends the server as a crash does, and waits for all of it, so that it can be started again."""
-        assert self._process is not None
-        postmaster, *inside = self._processes()
-        watched = [os.pidfd_open(pid) for pid in inside if Path(f"/proc/{pid}").exists()]
-        os.kill(postmaster, how)
+        os.kill(self._processes()[0], signal.SIGSTOP)  # first, so that it makes no new ones
+        ended = [os.pidfd_open(pid) for pid in self._processes()]
+        for fd in ended:
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+        for fd in ended[1:]:
+            select.select([fd], [], [], READY)
         self._close()
-        for fd in watched:
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(fd, signal.SIGKILL)
+        for fd in ended:
             os.close(fd)
 
     @contextlib.contextmanager

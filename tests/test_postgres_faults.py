@@ -227,7 +227,7 @@ def test_what_only_a_restarted_primary_has_is_not_said_to_be_written(servers: Ex
     """The record is on its disk, and readable there, but its standby would not have it if it took over now."""
     first = primary(servers)
     second = standby(servers, first)
-    with onefold.open(either(first, patience=3.0)) as store, ThreadPoolExecutor(1) as threads:
+    with onefold.open(either(first, patience=2.0)) as store, ThreadPoolExecutor(1) as threads:
         session = store.session("s")
         second.kill()
         appending = threads.submit(session.append, SAID, key="k")

@@ -21,7 +21,7 @@ from onefold.compaction.context import boundary
 from onefold.compaction.plan import NoCut, Turns, plan
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Material, Summarizer, budget, call
-from onefold.errors import CommitRefused, CompactionDisabled, OnefoldError, SummarizerFailed
+from onefold.errors import CommitRefused, CompactionDisabled, OnefoldError, StoreError, SummarizerFailed
 from onefold.journal import turns, view
 from onefold.journal.contract import Journal, segment
 from onefold.journal.history import has_agent
@@ -239,15 +239,22 @@ class Runner:
     def __init__(self) -> None:
         self._attempts: weakref.WeakSet[Attempt] = weakref.WeakSet()
         self._pid = os.getpid()
+        self.ended: str | None = None
+        """Why no attempt is begun any more."""
 
     def start(self, attempt: Attempt) -> Attempt:
         if self._pid != os.getpid():
             self._attempts, self._pid = weakref.WeakSet(), os.getpid()  # a forked child has none of its parent's
         self._attempts.add(attempt)
-        attempt.start()
+        if self.ended is not None:
+            attempt.hand_back(self.ended)
+        else:
+            attempt.start()
         return attempt
 
     def hand_back(self, why: str) -> None:
+        """For good: whoever waits in this process must not take it again before the store is closed."""
+        self.ended = why
         if self._pid == os.getpid():
             for attempt in list(self._attempts):
                 attempt.hand_back(why)
@@ -312,6 +319,8 @@ class Call:
             elif self._own is None or self._own.over():
                 held = journal.claimable(session, id)
                 if held is None:
+                    if self._runner.ended is not None:
+                        raise StoreError(f"{journal.backend.address} is closed in this process; open it again")
                     who = whoami(self._agent)
                     got = journal.claim(session, who, lease=policy.lease, life=policy.life, compaction=id)
                     if isinstance(got, Claim):
