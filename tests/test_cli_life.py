@@ -1006,7 +1006,7 @@ def test_a_file_that_is_something_else_is_refused_with_what_was_seen(store: Path
 def test_files_that_cannot_be_read_and_stores_that_are_not_there_are_named(store: Path) -> None:
     assert_one_line(run(store.parent, "import", "nope.jsonl", "--into", store), 2, "nope.jsonl cannot be read")
     assert_one_line(run(store.parent, "import", store, "--into", store), 2, "a database")
-    assert_one_line(run(store.parent, "import", ".", "--into", store), 2, "cannot be read")
+    assert_one_line(run(store.parent, "import", ".", "--into", store), 2, "no program is recognised")
     assert_one_line(run(store.parent, "import", store, "--into", "no.db"), 2, "no store")
 
 
