@@ -14,7 +14,7 @@ from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Summarizer
 from onefold.compactor import Ask, Rules, T, advance
 from onefold.errors import OnefoldError
-from onefold.model import CompactResult
+from onefold.model import CompactResult, SessionState
 
 
 @documented(sync.Compactor)
@@ -61,6 +61,9 @@ class Compactor:
         self, idle: float = 300.0, *, model: str | None = None, most: int = 4, wait: bool | float = False
     ) -> dict[str, CompactResult]:
         return await self._run(self._rules._upkeep(idle, model, most, wait))
+
+    async def wanted(self, idle: float, model: str | None = None) -> list[SessionState]:
+        return await in_thread(partial(self._rules.wanted, idle, model))
 
     async def from_outside(
         self, session: Session, *, trigger: str = "outside", instructions: str | None = None

@@ -194,6 +194,8 @@ class Play:
         self.tell.act("The talk went on all the while; ada watches again.")
         writers[0].tell("watch")
         self._commits(commits + 1, "ada's last compaction")
+        writers[0].tell("watch off")
+        self.cast.until("the end of ada's compaction", self._settled)
         seen = len(self.sees.records)
         self.cast.until("some more talk", lambda: len(self.sees.records) > seen + 20)
         for writer in writers:
