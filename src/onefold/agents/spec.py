@@ -62,7 +62,7 @@ def agents(settings: Mapping[str, Any]) -> Agents:
     [agents.opencode]
     command = "opencode acp"            # or a list of words
     env = { OPENCODE_CONFIG = "/etc/opencode.json" }
-    cwd = "/work/project"
+    cwd = "/home/me/project"
 
     [frames]
     days = 30                           # how long raw frames are kept

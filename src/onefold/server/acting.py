@@ -46,12 +46,8 @@ from onefold.server.shapes import (
     PinnedJson,
     ReportJson,
     WentBackJson,
-    compacted_json,
-    compaction_json,
-    record_json,
-    report_json,
-    segment_json,
 )
+from onefold.server.shaping import compacted_json, compaction_json, record_json, report_json, segment_json
 from onefold.server.snapshot import Desk, known
 
 log = logging.getLogger("onefold.server")

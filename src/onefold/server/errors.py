@@ -16,7 +16,8 @@ from starlette.routing import BaseRoute, Match
 from onefold import errors
 from onefold.model import system_clock
 from onefold.server.refusals import ANSWERS
-from onefold.server.shapes import ErrorJson, ErrorWords, dumps
+from onefold.server.shapes import ErrorJson, ErrorWords
+from onefold.server.shaping import dumps
 
 log = logging.getLogger("onefold.server")
 

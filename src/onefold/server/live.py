@@ -28,7 +28,7 @@ from onefold.model import ERASED, Json, Record, random_id
 from onefold.server.notices import Chunk, Notice, Recent, notice
 from onefold.server.observing import Change, Observer
 from onefold.server.settings import Settings
-from onefold.server.shapes import dumps, record_json
+from onefold.server.shaping import dumps, record_json
 from onefold.store import Store
 
 T = TypeVar("T")

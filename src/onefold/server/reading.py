@@ -42,6 +42,8 @@ from onefold.server.shapes import (
     SegmentsJson,
     SessionsJson,
     SnapshotsJson,
+)
+from onefold.server.shaping import (
     compaction_json,
     context_json,
     dumps,

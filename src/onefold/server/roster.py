@@ -12,7 +12,7 @@ from collections import OrderedDict
 from onefold.journal import view
 from onefold.journal.seam import Backend, Transaction
 from onefold.model import Ranges, SessionState
-from onefold.server.shapes import read_as
+from onefold.server.shaping import read_as
 
 _PAGE = 100
 _LARGE_PAGE = 5_000

@@ -30,6 +30,8 @@ from onefold.server.shapes import (
     RecordJson,
     SessionJson,
     SnapshotJson,
+)
+from onefold.server.shaping import (
     compaction_json,
     dumps,
     holder_json,
