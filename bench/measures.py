@@ -93,9 +93,9 @@ def durable_append(folder: Path, size: Size, say: Say) -> list[Row]:
             theirs()
             only_sql()
             in_line()
-        pairs = _in_turn(lambda: _timed(ours), lambda: _timed(theirs), size.rounds)
-        sql_pairs = _in_turn(lambda: _timed(only_sql), lambda: _timed(theirs), size.rounds)
-        line_pairs = _in_turn(lambda: _timed(in_line), lambda: _timed(theirs), size.rounds)
+        pairs = in_turn(lambda: timed(ours), lambda: timed(theirs), size.rounds)
+        sql_pairs = in_turn(lambda: timed(only_sql), lambda: timed(theirs), size.rounds)
+        line_pairs = in_turn(lambda: timed(in_line), lambda: timed(theirs), size.rounds)
     bare.close()
     statements.close()
     straight.close()
@@ -136,7 +136,7 @@ def threads(folder: Path, size: Size, say: Say) -> Row:
             return 16 * each / together([partial(_run, session, each) for session in sessions])
 
         say("16 threads, against one")
-        pairs = _in_turn(alone, many, size.rounds)
+        pairs = in_turn(alone, many, size.rounds)
     one, all_of_them = (median(side) for side in zip(*pairs, strict=True))
     return Row(
         "16 threads together, against one",
@@ -151,7 +151,7 @@ def contexts(small: Path, large: Path, size: Size, say: Say) -> list[Row]:
     say(f"context(), at {size.records:,} records and at {_SMALL:,}")
     with onefold.open(small) as few, onefold.open(large) as many:
         at_few, at_many = few.session("long"), many.session("long")
-        pairs = _in_turn(lambda: _timed(at_many.context), lambda: _timed(at_few.context), 20 * size.rounds)
+        pairs = in_turn(lambda: timed(at_many.context), lambda: timed(at_few.context), 20 * size.rounds)
     slow, quick = (median(side) for side in zip(*pairs, strict=True))
     with Child("context", large) as child:
         child.go()
@@ -179,10 +179,10 @@ def commit(small: Path, large: Path, size: Size, say: Say) -> Row:
 
     def once(store: onefold.Store) -> float:
         store.session("long").append([message(n) for n in range(4)])
-        return _timed(ready_to_commit(store, TAIL))
+        return timed(ready_to_commit(store, TAIL))
 
     with onefold.open(small) as few, onefold.open(large) as many:
-        pairs = _in_turn(lambda: once(many), lambda: once(few), 4 * size.rounds)
+        pairs = in_turn(lambda: once(many), lambda: once(few), 4 * size.rounds)
     slow, quick = (median(side) for side in zip(*pairs, strict=True))
     return Row(
         f"commit of a compaction at {size.records:,} records, against {_SMALL:,}",
@@ -197,8 +197,8 @@ def fork(large: Path, size: Size, say: Say) -> Row:
     say(f"a fork at {size.records:,} records, against an append")
     with onefold.open(large) as store:
         session = store.session("long")
-        pairs = _in_turn(
-            lambda: _timed(session.fork), lambda: _timed(partial(session.append, message(1))), 20 * size.rounds
+        pairs = in_turn(
+            lambda: timed(session.fork), lambda: timed(partial(session.append, message(1))), 20 * size.rounds
         )
     slow, quick = (median(side) for side in zip(*pairs, strict=True))
     return Row(
@@ -244,7 +244,7 @@ def during_compaction(folder: Path, size: Size, say: Say) -> Row:
             return times
 
         say("appends while a compaction runs, against without")
-        pairs = _in_turn(compacting, quiet, size.rounds)
+        pairs = in_turn(compacting, quiet, size.rounds)
     # All rounds of a side together: the slowest hundredth of one round is a handful of hiccups of the disk.
     with_one, without = (_p99([t for times in side for t in times]) for side in zip(*pairs, strict=True))
     return Row(
@@ -311,7 +311,7 @@ def on_disk(small: Path, large: Path, size: Size, say: Say) -> list[Row]:
         store.close()
         return took
 
-    pairs = _in_turn(lambda: once(large), lambda: once(small), size.rounds)
+    pairs = in_turn(lambda: once(large), lambda: once(small), size.rounds)
     slow, quick = (median(side) for side in zip(*pairs, strict=True))
     body = len(encode(message(1)))
     return [
@@ -330,13 +330,13 @@ def _run(session: onefold.Session, appends: int) -> None:
         session.append(message(n))
 
 
-def _timed(run: Callable[[], object]) -> float:
+def timed(run: Callable[[], object]) -> float:
     began = time.perf_counter()
     run()
     return time.perf_counter() - began
 
 
-def _in_turn(one: Callable[[], T], other: Callable[[], T], rounds: int) -> list[tuple[T, T]]:
+def in_turn(one: Callable[[], T], other: Callable[[], T], rounds: int) -> list[tuple[T, T]]:
     """Measures both sides in every round, and changes who comes first."""
     pairs = []
     for n in range(rounds):

@@ -28,6 +28,7 @@ NOON = 1_800_000_000.0
 KINDS: dict[str, Callable[[Path], str]] = {
     "memory": lambda folder: "memory:",
     "sqlite": lambda folder: str(folder / "agent.db"),
+    "files": lambda folder: f"{folder / 'sessions'}/",
     "postgres": lambda folder: postgres_server.empty_address(),
 }
 DURABLE = [kind for kind in KINDS if kind != "memory"]

@@ -87,8 +87,9 @@ class Child:
         self._process.stdin.write(json.dumps({"word": word, **details}) + "\n")
         self._process.stdin.flush()
 
-    def hear(self, word: str) -> dict[str, Json]:
-        """The next thing the child says, which has to be this."""
+    def hear(self, *words: str) -> dict[str, Json]:
+        """The next thing the child says, which has to be one of these."""
+        word = " or ".join(words)
         try:
             line = self._lines.get(timeout=PATIENCE)
         except queue.Empty:
@@ -99,7 +100,7 @@ class Child:
             said = "".join(self._complaints)
             raise AssertionError(f"child {self.name!r} ended ({code}) before it said {word!r}\n{said}")
         heard: dict[str, Json] = json.loads(line)
-        assert heard["word"] == word, f"child {self.name!r} said {heard}, not {word!r}"
+        assert heard["word"] in words, f"child {self.name!r} said {heard}, not {word!r}"
         return heard
 
     def silent(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple
 
 from onefold import Record, Session, Store
 from onefold.compaction.summarizers import Material
@@ -43,7 +42,7 @@ def told(store: Store) -> str:
     parts: list[object] = []
     for state in store.sessions():
         session = store.session(state.id)
-        parts += [astuple(record) for record in session.read(1)]
+        parts += [tuple(record) for record in session.read(1)]
         parts += [session.context(s.number).messages for s in session.segments()]
         parts += [session.context().messages, session.notes(), session.compactions()]
     return repr(parts)

@@ -13,8 +13,11 @@ from typing import Literal
 
 from psycopg.conninfo import conninfo_to_dict
 
-Harm = Literal["none", "swallow the answer", "lose the commit", "stall", "silence"]
+Harm = Literal["none", "swallow the answer", "lose the commit", "stall", "silence", "full disk"]
 COMMIT = b"commit;select set_config"
+_FULL = b"SERROR\0VERROR\0C53100\0Mcould not extend file: No space left on device\0\0"
+FULL = b"E" + (len(_FULL) + 4).to_bytes(4, "big") + _FULL + b"Z\0\0\0\5E"
+"""What a server without room answers, and that the transaction is of no use any more."""
 NAME = ".s.PGSQL.5432"
 
 
@@ -70,6 +73,10 @@ class Proxy:
     def _up(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := client.recv(1 << 16):
+                if self.harm == "full disk" and COMMIT in data:
+                    client.sendall(FULL)
+                    self.done.set()
+                    continue
                 if self.harm != "none" and COMMIT in data:
                     self._do_harm(client, server, data)
                     return

@@ -49,7 +49,7 @@ class Server:
         self._user = NOBODY if os.getuid() == 0 else None
         if self._user:
             shutil.chown(self.folder, self._user)
-        self._bin = self._binaries("pginstall" if version == "16" else f"pginstall{version}")
+        self.binaries = self._binaries("pginstall" if version == "16" else f"pginstall{version}")
         self._process: subprocess.Popen[bytes] | None = None
         self._make()
         self.start()
@@ -69,7 +69,7 @@ class Server:
         """Starts it, and waits until it takes connections."""
         options = [f"--{setting}" for setting in self.settings]
         server = [
-            str(self._bin / "postgres"), "-D", self.data, "--listen_addresses=",
+            str(self.binaries / "postgres"), "-D", self.data, "--listen_addresses=",
             f"--unix_socket_directories={self.folder}", *options,
         ]  # fmt: skip
         self._process = subprocess.Popen(
@@ -93,8 +93,8 @@ class Server:
 
     def kill(self) -> None:
         """Ends the server as a crash does, and waits for all of it, so that it can be started again."""
-        os.kill(self._processes()[0], signal.SIGSTOP)  # first, so that it makes no new ones
-        ended = [os.pidfd_open(pid) for pid in self._processes()]
+        os.kill(self.processes()[0], signal.SIGSTOP)  # first, so that it makes no new ones
+        ended = [os.pidfd_open(pid) for pid in self.processes()]
         for fd in ended:
             signal.pidfd_send_signal(fd, signal.SIGKILL)
         for fd in ended[1:]:
@@ -106,8 +106,8 @@ class Server:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """All of it stands still for as long as the block, as a machine does that is moved or out of memory."""
-        os.kill(self._processes()[0], signal.SIGSTOP)  # first, so that it makes no new ones
-        stopped = self._processes()
+        os.kill(self.processes()[0], signal.SIGSTOP)  # first, so that it makes no new ones
+        stopped = self.processes()
         for pid in stopped[1:]:
             os.kill(pid, signal.SIGSTOP)
         try:
@@ -116,7 +116,8 @@ class Server:
             for pid in reversed(stopped):
                 os.kill(pid, signal.SIGCONT)
 
-    def _processes(self) -> list[int]:
+    def processes(self) -> list[int]:
+        """The server's own process first, and then all that it started."""
         postmaster = int(Path(self.data, "postmaster.pid").read_text().split()[0])
         children = Path(f"/proc/{postmaster}/task/{postmaster}/children")
         return [postmaster, *(int(pid) for pid in (children.read_text().split() if children.exists() else ()))]
@@ -136,7 +137,11 @@ class Server:
 
     def _run(self, name: str, *arguments: str) -> None:
         done = subprocess.run(
-            [str(self._bin / name), *arguments], cwd=self.folder, capture_output=True, check=False, **self._as_user()
+            [str(self.binaries / name), *arguments],
+            cwd=self.folder,
+            capture_output=True,
+            check=False,
+            **self._as_user(),
         )
         assert done.returncode == 0, f"{name}: {done.stderr.decode()}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -115,7 +114,7 @@ def test_a_transaction_that_fails_half_way_leaves_nothing_behind(store: Store, s
         tx.put_key("s", "half", KeyUse(8, 1, "digest"))
         tx.add_input("s", 8)
         tx.add_segment("s", Segment(8, 1, 5, "compaction", NOON))
-        tx.add("new", replace(record, number=1), encode(said(8)))
+        tx.add("new", record._replace(number=1), encode(said(8)))
         tx.put_session(known._replace(id="new"))
         raise LookupError("half way")
 

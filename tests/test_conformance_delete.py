@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -160,7 +159,7 @@ def test_a_copy_from_before_does_not_bring_a_deleted_session_back(
             copying.take_in(journal, id, copy)
     with pytest.raises(OnefoldError, match="another session's id for an alias"):
         copying.take_in(journal, "new", copy)
-    named = replace(next(r for r in copy if r.kind == "alias"), number=other.state.last + 1, body={"alias": "s"})
+    named = next(r for r in copy if r.kind == "alias")._replace(number=other.state.last + 1, body={"alias": "s"})
     with pytest.raises(OnefoldError, match="another session's id for an alias"):
         copying.take_in(journal, "other", [named])
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from onefold import OnefoldError, Session, Store
@@ -35,7 +33,7 @@ def rendered(
     live: str | None = None,
 ) -> Context:
     segment = Segment(number=40, base=1, cut=50, source="compaction", at=0.0)
-    tail = [replace(r, turn=turn) for r in records(messages, start=50)]
+    tail = [r._replace(turn=turn) for r in records(messages, start=50)]
     pins = tuple(records(pinned or [], start=20))
     standing = Standing(frozenset(r.number for r in pins), notes)
     return render(Boundary(segment, summary, tuple(records(kept or [])), pins, standing), tail, 99, live)

@@ -188,7 +188,7 @@ def test_a_compaction_that_is_still_open_and_a_request_nobody_sent_are_found(pla
 
 
 def test_a_fork_is_found_although_no_store_can_hold_one(played: Played) -> None:
-    twin = dataclasses.replace(played.followed[0], number=4, body={**played.followed[0].body, "source": "compaction"})
+    twin = played.followed[0]._replace(number=4, body={**played.followed[0].body, "source": "compaction"})
     forked = SimpleNamespace(
         read=lambda: [*played.followed, twin],
         compactions=played.session.compactions,

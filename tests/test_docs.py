@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import io
 import itertools
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +15,7 @@ import pytest
 import typer.main
 
 import onefold
+from frameworks.environments import FRAMEWORKS
 from onefold import errors, model
 from onefold.agents.book import Book
 from onefold.cli.app import app
@@ -28,76 +24,24 @@ from onefold.messages import draft
 from onefold.messages.codecs import FORMATS
 from onefold.model import Claim, Fact, HolderId, Record, Spent, Summary, TurnClaim
 from tests import postgres_server
+from tests.pages import FENCE, TRIED, Block, blocks_of, name_of, prose_of, run_page
 
 ROOT = Path(__file__).parent.parent
+OUTSIDE = {ROOT / page for framework in FRAMEWORKS.values() for page in framework.pages}
+"""Pages whose examples run in the environments of their frameworks: see frameworks/."""
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = ROOT / "docs/reference/names.md"
 RECORDS = ROOT / "docs/reference/records.md"
 GUARANTEES = ROOT / "docs/guarantees.md"
 
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_SHELL = frozenset({"sh", "bash", "console", "shell"})
-_TRIED = ("onefold ", "python ")
 _SERVER = "postgresql://db/agents"
 
 
-@dataclass(frozen=True)
-class Block:
-    page: Path
-    line: int
-    language: str
-    text: str
-    shows: str | None
-    """What the page says the block prints: a `text` block right behind it."""
-
-    @property
-    def file(self) -> str | None:
-        """The name of the file that a Python block is to be saved as, by its first line."""
-        found = re.match(r"# (\w+\.py)\n", self.text) if self.language == "python" else None
-        return found[1] if found else None
-
-    @property
-    def commands(self) -> list[str]:
-        lines = self.text.splitlines() if self.language in _SHELL else []
-        return [line for line in lines if line.strip() and not line.startswith("#")]
-
-    @property
-    def tried(self) -> bool:
-        """Commands of this project are tried; how to clone it or to install Python is not."""
-        return bool(self.commands) and all(line.startswith(_TRIED) for line in self.commands)
-
-
-def _name(page: Path) -> str:
-    return str(page.relative_to(ROOT))
-
-
-def _blocks(page: Path) -> list[Block]:
-    text = page.read_text(encoding="utf-8")
-    found = list(_FENCE.finditer(text))
-    blocks = []
-    for this, behind in itertools.zip_longest(found, found[1:]):
-        line = text.count("\n", 0, this.start()) + 1
-        shown = behind and behind[1] == "text" and not text[this.end() : behind.start()].strip()
-        blocks.append(Block(page, line, this[1], this[2], behind[2] if shown else None))
-    return blocks
-
-
-def _prose(page: Path) -> str:
-    return _FENCE.sub("", page.read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("page", [p for p in PAGES if _blocks(p)], ids=_name)
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks_of(p) and p not in OUTSIDE], ids=name_of)
 def test_every_example_of_a_page_runs_and_prints_what_the_page_shows(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """One page is one story: its blocks run in order, in one folder, Python blocks in one namespace."""
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    environment = _environment(tmp_path)
-
-    for block in _with_a_server(_blocks(page), request):
-        printed = _try(block, namespace, environment, tmp_path)
-        if printed is not None and block.shows is not None:
-            assert _matches(printed, block.shows), f"{_name(page)}:{block.line} printed\n{printed}"
+    run_page(page, tmp_path, _with_a_server(blocks_of(page), request))
 
 
 def _with_a_server(blocks: list[Block], request: pytest.FixtureRequest) -> list[Block]:
@@ -107,44 +51,6 @@ def _with_a_server(blocks: list[Block], request: pytest.FixtureRequest) -> list[
     address = postgres_server.new_address()
     request.addfinalizer(lambda: postgres_server.drop(address))
     return [replace(b, text=b.text.replace(f"{_SERVER}?", f"{address}&").replace(_SERVER, address)) for b in blocks]
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    """No settings of whoever runs the tests, and the commands of this environment first."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ONEFOLD_")}
-    path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    homes = dict.fromkeys(("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"), str(folder))
-    return kept | homes | {"PATH": path, "COLUMNS": "120", "NO_COLOR": "1"}
-
-
-def _try(block: Block, namespace: dict[str, Any], environment: dict[str, str], folder: Path) -> str | None:
-    """What a block prints; None if it is none to try."""
-    if block.file is not None:
-        (folder / block.file).write_text(block.text)
-    elif block.language == "python":
-        return _run_python(block, namespace, folder)
-    elif block.tried:
-        done = subprocess.run(
-            ["sh", "-e", "-c", block.text],
-            cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{_name(block.page)}:{block.line}\n{done.stdout}{done.stderr}"
-        return done.stdout
-    return None
-
-
-def _run_python(block: Block, namespace: dict[str, Any], folder: Path) -> str:
-    code = compile("\n" * block.line + block.text, str(block.page), "exec", dont_inherit=True)
-    printed = io.StringIO()
-    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
-        exec(code, namespace)
-    return printed.getvalue()
-
-
-def _matches(printed: str, shown: str) -> bool:
-    """Line by line; … stands for whatever differs from run to run."""
-    pattern = ".*?".join(re.escape(part) for part in shown.strip().split("…"))
-    return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
 
 
 def test_every_command_on_the_pages_that_is_not_run_is_a_target_of_the_makefile() -> None:
@@ -157,16 +63,16 @@ def test_every_command_on_the_pages_that_is_not_run_is_a_target_of_the_makefile(
 
 
 def _code(page: Path) -> str:
-    spans = re.findall(r"`(make [^`]+)`", _prose(page))
-    return "\n".join([*(f"{s} " for s in spans), *(c for b in _blocks(page) for c in b.commands)]) + "\n"
+    spans = re.findall(r"`(make [^`]+)`", prose_of(page))
+    return "\n".join([*(f"{s} " for s in spans), *(c for b in blocks_of(page) for c in b.commands)]) + "\n"
 
 
 def test_every_block_of_commands_of_onefold_is_tried() -> None:
     mixed = [
-        f"{_name(b.page)}:{b.line}"
+        f"{name_of(b.page)}:{b.line}"
         for page in PAGES
-        for b in _blocks(page)
-        if not b.tried and any(line.startswith(_TRIED) for line in b.commands)
+        for b in blocks_of(page)
+        if not b.tried and any(line.startswith(TRIED) for line in b.commands)
     ]
 
     assert mixed == []
@@ -177,16 +83,16 @@ def test_every_block_of_commands_of_onefold_is_tried() -> None:
 
 def _anchors(page: Path) -> set[str]:
     """The names that a Markdown renderer gives to headings."""
-    headings = re.findall(r"^#+ (.+)$", _prose(page), re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", prose_of(page), re.MULTILINE)
     plain = [re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings]
     return set(plain)
 
 
 def _links(page: Path) -> Iterator[str]:
-    yield from re.findall(r"\]\(([^)\s]+)\)", _prose(page))
+    yield from re.findall(r"\]\(([^)\s]+)\)", prose_of(page))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_link_inside_the_project_leads_somewhere(page: Path) -> None:
     lost = []
     for link in _links(page):
@@ -208,7 +114,7 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
         linked = [(page.parent / link.partition("#")[0]).resolve() for link in _links(page) if "://" not in link]
         todo += [p for p in linked if p.suffix == ".md" and p.exists() and p not in reached]
 
-    assert {_name(p) for p in PAGES} <= {_name(p) for p in reached}
+    assert {name_of(p) for p in PAGES} <= {name_of(p) for p in reached}
 
 
 # ---------------------------------------------------------------------- names
@@ -323,7 +229,7 @@ def test_the_examples_of_the_readme_and_the_quickstart_are_type_checked() -> Non
     """`mypy` reads tests/typing; this sees to it that it reads what the pages show."""
     for page in ("README.md", "docs/quickstart.md"):
         checked = (ROOT / "tests/typing" / f"{Path(page).stem.lower()}.py").read_text(encoding="utf-8")
-        shown = [b for b in _blocks(ROOT / page) if b.language == "python" and b.file is None]
+        shown = [b for b in blocks_of(ROOT / page) if b.language == "python" and b.file is None]
 
         assert shown
         assert [b.line for b in shown if b.text not in checked] == []
@@ -444,7 +350,7 @@ def _begun(answer: object) -> TurnClaim:
 
 
 def _plain(record: Record) -> dict[str, Any]:
-    return {name: value for name, value in asdict(record).items() if value is not None}
+    return {name: value for name, value in record._asdict().items() if value is not None}
 
 
 def _alike(value: object) -> str:
@@ -460,7 +366,7 @@ def _section(kind: str) -> str:
 def test_the_records_page_shows_real_records(kind: str) -> None:
     real = {_alike(_plain(r)) for r in _every_record() if r.kind == kind}
 
-    shown = [json.loads(text) for language, text in _FENCE.findall(_section(kind)) if language == "json"]
+    shown = [json.loads(text) for language, text in FENCE.findall(_section(kind)) if language == "json"]
 
     assert shown
     assert [s for s in shown if _alike(s) not in real] == []

@@ -20,7 +20,8 @@ from onefold.model import Header, Json
 from tests.conftest import CountedIds, StoppedClock
 
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
-WITH_CALLS = [name for name in FORMATS if name != "json"]
+WITH_CALLS = ["openai-chat", "openai-responses", "anthropic", "acp"]
+"""Those of providers. Those of frameworks are in test_formats_frameworks.py."""
 
 
 # ---------------------------------------------------------------------- one conversation, as each format says it

@@ -109,7 +109,7 @@ def sizes(store: Store) -> list[str]:
 
 
 def _open(store: Store, tx: Transaction) -> tuple[float, list[float], int]:
-    waiting = tx.compactions(None, open_only=True)
+    waiting = [*tx.open_compactions()]
     active = sum(store.journal.leases.held_until(tx, c) is not None for c in waiting)
     return tx.now, [c.requested_at for c in waiting], active
 

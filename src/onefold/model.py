@@ -89,9 +89,11 @@ class Header:
     """Ids of the tool calls this message is the result of."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One numbered line of a session's journal. Written once, never changed."""
+class Record(NamedTuple):
+    """One numbered line of a session's journal. Written once, never changed.
+
+    A tuple for the same reason as `SessionState`.
+    """
 
     number: int
     id: str

@@ -107,7 +107,11 @@ class Session:
         """
         if key is not None:
             check_name("key", key)
-        done = self._journal.append(self.id, self._drafts(messages, format, actor), key=key)
+        if isinstance(messages, dict) and actor is None:  # as most are
+            drafts = [self._draft(messages, format, None)]
+        else:
+            drafts = self._drafts(messages, format, actor)
+        done = self._journal.append(self.id, drafts, key=key)
         self._wrote_up_to(done.numbers)
         return done
 
@@ -400,7 +404,7 @@ class Session:
             made = draft(body, self._ids, format=format, actor=actor)
         except InvalidMessage as error:
             raise InvalidMessage(f"session {self.id!r}: {error}") from None
-        if (size := _bytes(made.data)) > MESSAGE_LIMIT:
+        if len(made.data) * 4 > MESSAGE_LIMIT and (size := len(made.data.encode())) > MESSAGE_LIMIT:
             raise TooLarge(
                 f"session {self.id!r}: a message of {size:,} bytes is over the limit of {MESSAGE_LIMIT:,}; "
                 "nothing was written. Keep large content in a file and send its path"
@@ -410,8 +414,3 @@ class Session:
 
 def _rewound(to: int, journal: Journal, session: str, *, expect_head: int, seen: int) -> Segment:
     return history.rewind(journal, session, to, expect_head=expect_head, seen=seen)
-
-
-def _bytes(data: str) -> int:
-    """The size of a JSON text, counted only where it can matter."""
-    return len(data.encode()) if len(data) * 4 > MESSAGE_LIMIT else len(data)

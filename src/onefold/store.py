@@ -23,7 +23,8 @@ from onefold.model import Clock, Compaction, Deleted, Ids, Keeper, Report, Sessi
 from onefold.session import Session
 from onefold.turn import Turn
 
-_PAGE = 500
+_PAGE, _LARGEST_PAGE = 500, 8_000
+"""Sessions that are listed at a time. A store sorts all of them for each page, so the pages grow."""
 
 
 class Store:
@@ -102,9 +103,10 @@ class Store:
     def sessions(self, limit: int | None = None) -> Iterator[SessionState]:
         """All sessions, the latest activity first."""
         after: tuple[float, str] | None = None
-        left = limit
+        left, most = limit, _PAGE
         while left is None or left > 0:
-            size = _PAGE if left is None else min(_PAGE, left)
+            size = most if left is None else min(most, left)
+            most = min(2 * most, _LARGEST_PAGE)
             page = self.journal.backend.read(lambda tx, n=size, a=after: tx.sessions(n, a))  # type: ignore[misc]
             yield from page
             if len(page) < size:
@@ -166,15 +168,16 @@ def open(
     ids: Ids = random_id,
     agent: str | None = None,
 ) -> Store:
-    """Opens a store: `agent.db` or `sqlite:PATH` for SQLite, `postgresql://…` for a server, `memory:` for tests."""
+    """Opens a store: `agent.db` or `sqlite:PATH` for SQLite, `sessions/` or `files:PATH` for plain files,
+    `postgresql://…` for a server, `memory:` for tests."""
     text = str(address)
     backend: Backend
     if text == "memory:":
         backend = MemoryBackend(clock=clock)
     elif text.startswith(("postgresql://", "postgres://")):
         backend = _postgres(text, create=create, clock=clock, ids=ids)
-    elif text.startswith("files:") or text.endswith("/"):
-        raise StoreError("stores of plain files are not part of this version; use a file, such as agent.db")
+    elif text.startswith("files:") or text.endswith("/") or Path(text, ".onefold").is_dir():
+        backend = _files(text.removeprefix("files:"), create=create, clock=clock, ids=ids)
     else:
         backend = SqliteBackend(text.removeprefix("sqlite:"), create=create, clock=clock, ids=ids)
     return Store(backend, summarizer=summarizer, policy=policy, ids=ids, agent=agent)
@@ -187,3 +190,12 @@ def _postgres(address: str, *, create: bool, clock: Clock, ids: Ids) -> Backend:
     except ModuleNotFoundError as error:
         raise StoreError(f"a PostgreSQL store needs {error.name}: pip install 'onefold[postgres]'") from error
     return PostgresBackend(address, create=create, clock=None if clock is system_clock else clock, ids=ids)
+
+
+def _files(path: str, *, create: bool, clock: Clock, ids: Ids) -> Backend:
+    """A store of plain files, one folder a session."""
+    try:
+        from onefold.journal.files import FilesBackend
+    except ModuleNotFoundError as error:
+        raise StoreError(f"a store of plain files needs {error.name}: pip install 'onefold[files]'") from error
+    return FilesBackend(path, create=create, clock=clock, ids=ids)

@@ -25,6 +25,10 @@ log = logging.getLogger("onefold")
 
 LOOK = 1.0
 """Seconds after which a worker looks for work again, whatever it heard."""
+BREATH = 0.02
+"""Seconds between two looks at least when nothing is to do: every append of every session may wake a worker."""
+LOOKING = 0.1
+"""The share of its time that a worker spends with looking, at most, where thousands of compactions wait."""
 UPKEEP_EVERY = 30.0
 AGAIN = 2.0
 """Seconds until the store is asked again after it could not be used."""
@@ -109,8 +113,24 @@ class Worker:
         version = backend.version()
         self._reap()
         self._ask_for_upkeep()
+        looking = self._take(stop)
+        if once and not self._active and not self._waits():
+            return False
+        full = len(self._active) >= self._concurrency
+        if full or once:
+            self._wait_for_one(LOOK / 4)
+        else:
+            stop.wait(min(LOOK, max(BREATH, looking / LOOKING)))
+            backend.wait(version, LOOK)
+        return True
+
+    def _take(self, stop: threading.Event) -> float:
+        """Takes what waits, as much of it as there is room for. Gives how many seconds the last look took."""
+        looking = 0.0
         while len(self._active) < self._concurrency and not stop.is_set():
+            began = time.monotonic()
             claim = self._store.journal.claim_next(self._who, lease=self._policy.lease, life=self._policy.life)
+            looking = time.monotonic() - began
             if claim is None:
                 break
             if claim.attempt > 1 and self._taken_over(claim.session, claim.compaction):
@@ -119,14 +139,7 @@ class Worker:
             self._active.append(attempt)
             attempt.start()
             self._say()
-        if once and not self._active and not self._waits():
-            return False
-        full = len(self._active) >= self._concurrency
-        if full or once:
-            self._wait_for_one(LOOK / 4)
-        else:
-            backend.wait(version, LOOK)
-        return True
+        return looking
 
     def _taken_over(self, session: str, compaction: str) -> bool:
         """Whether the attempt before ended without a word."""

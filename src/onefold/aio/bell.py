@@ -17,7 +17,7 @@ from anyio import Event, move_on_after
 
 from onefold.aio.threads import Loop, in_thread
 from onefold.journal.reading import Pause
-from onefold.journal.seam import Backend, Transaction
+from onefold.journal.seam import Backend
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ class Bell:
                 self._thread.start()
 
     def last(self, session: str) -> int:
-        return self._backend.read(lambda tx: _last(tx, session))
+        return self._backend.read(lambda tx: tx.lasts([session]).get(session, 0))
 
     def _run(self) -> None:
         looked: int | None = None
@@ -125,15 +125,10 @@ class Bell:
                 listener.ring()
 
     def _wake(self, listeners: list[Listener]) -> None:
-        sessions = {listener.session for listener in listeners}
-        last = self._backend.read(lambda tx: {session: _last(tx, session) for session in sessions})
-        moved = [listener for listener in listeners if listener.seen != last[listener.session]]
+        sessions = [*{listener.session for listener in listeners}]
+        lasts = self._backend.read(lambda tx: tx.lasts(sessions))
+        moved = [listener for listener in listeners if listener.seen != lasts.get(listener.session, 0)]
         with self._lock:
             self._listeners.difference_update(moved)
         for listener in moved:
             listener.ring()
-
-
-def _last(tx: Transaction, session: str) -> int:
-    state = tx.session(session)
-    return 0 if state is None else state.last

@@ -49,7 +49,7 @@ from onefold.model import (
 
 log = logging.getLogger("onefold")
 
-_PAGE = 50
+_PAGE = 20
 _PAUSE = 0.001
 _WORK = 0.002
 _LOOK = 1.0
@@ -198,7 +198,7 @@ class Attempt:
         # A ledger that grew by all that a cut saves would leave no room for a summary.
         most = min(policy.ledger_tokens, max(view.fact_tokens(work.facts), removed // 4))
         told = [r for r in cut_away if not (r.number in planned.kept and _leads(r))]
-        facts = _ledger(work, told, made, most, lambda: self._over.wait(_PAUSE)) if most else ()
+        facts = self._ledger(work, told, made, most) if most else ()
         # The whole context has to shrink by that share, and only this part of it can.
         share = min(1.0, policy.shrink * work.tokens / max(1, removed))
         room = removed - view.fact_tokens(facts)
@@ -219,6 +219,24 @@ class Attempt:
                 self._journal.commit(
                     claim, made, planned.cut, kept=planned.kept, facts=facts, follow_up=self._follow_up
                 )
+
+    def _ledger(self, work: Work, said: Sequence[Record], made: Summary, room: int) -> tuple[Fact, ...]:
+        """What the next segment carries word for word, of what was `said` and is cut away now."""
+        from onefold.compaction.apart import extracted_apart
+        from onefold.compaction.ledger import carried, quoted
+
+        def pause() -> bool:
+            return self._over.wait(_PAUSE)
+
+        last = said[-1].number if said else 0
+        groups = [said, [r for r in work.messages if r.number > last]]
+        found = extracted_apart(groups, pause=pause, stopped=self._stopped)
+        if found is None and self._stopped():
+            return ()
+        stated, later = found or _found_here(groups, pause)
+        return carried(
+            work.carried, [*stated, *quoted(made.facts, said)], later=later, settled=made.settled, room=room
+        )  # fmt: skip
 
     def _fail(
         self, cause: str, retry_after: float | None, *, refusal: str | None = None, spent: Spent | None = None
@@ -493,21 +511,10 @@ def _told_tokens(work: Work) -> int:
     return (0 if work.previous is None else estimate(work.previous)) + view.fact_tokens(work.facts)
 
 
-def _ledger(
-    work: Work, said: Sequence[Record], made: Summary, room: int, pause: Callable[[], object]
-) -> tuple[Fact, ...]:
-    """What the next segment carries word for word, of what was `said` and is cut away now."""
+def _found_here(groups: Sequence[Sequence[Record]], pause: Callable[[], object]) -> list[list[Fact]]:
     from onefold.compaction.extraction import extracted  # its many patterns are not needed to open a store
-    from onefold.compaction.ledger import carried, quoted
 
-    last = said[-1].number if said else 0
-    return carried(
-        work.carried,
-        [*extracted(_gently(said, pause)), *quoted(made.facts, said)],
-        later=extracted(_gently((r for r in work.messages if r.number > last), pause)),
-        settled=made.settled,
-        room=room,
-    )
+    return [extracted(_gently(group, pause)) for group in groups]
 
 
 def _leads(record: Record) -> bool:

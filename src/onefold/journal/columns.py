@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -11,19 +13,17 @@ from onefold.errors import StoreDamaged
 from onefold.messages import decode, encode
 from onefold.model import Compaction, Header, HolderId, Record, Segment, SessionState, Spent
 
+log = logging.getLogger("onefold")
+
 _COLUMNS = ("session", "id", "state", "requested_at")
 _REST = frozenset(f.name for f in fields(Compaction)) - {*_COLUMNS}
 _NUMBERS = struct.Struct("<2d14q")
 
 
 def only_messages(before: SessionState, after: SessionState) -> bool:
-    """Whether nothing but messages was added between two states of a session."""
-    return (
-        after.last - before.last == after.messages - before.messages
-        and before[8:] == after[8:]
-        and before[4:6] == after[4:6]
-        and before[:2] == after[:2]
-    )
+    """Whether nothing but messages was added between two states of a session. A head or a cut that moved is a segment
+    more."""
+    return after.last - before.last == after.messages - before.messages and before[8:] == after[8:]
 
 
 def about(h: Header | None) -> tuple[str | int | None, ...]:
@@ -90,6 +90,15 @@ def compaction(row: Any) -> Compaction:
         raise StoreDamaged(
             f"session {session!r}: the row of compaction {id} makes no sense; run `onefold verify --fix`"
         ) from error
+
+
+def readable(rows: Iterable[Any]) -> Iterator[Compaction]:
+    """Compactions of many sessions: one bad row must not hold up every other session."""
+    for row in rows:
+        try:
+            yield compaction(row)
+        except StoreDamaged as error:
+            log.warning("%s", error)
 
 
 def segment_or_not(row: Any) -> Segment:

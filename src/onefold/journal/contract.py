@@ -299,12 +299,16 @@ class Journal:
     def _claimable_ones(self, tried: set[str], tx: Transaction) -> list[Compaction]:
         """The first few of them: where thousands wait, a worker looks at no more than it needs."""
         found: list[Compaction] = []
-        for waiting in tx.compactions(None, open_only=True):
+        for waiting in tx.open_compactions():
             if len(found) == CLAIMABLE_AT_ONCE:
                 break
             if waiting.id in tried:
                 continue
-            base = tx.segment(waiting.session, waiting.base)
+            try:
+                base = tx.segment(waiting.session, waiting.base)
+            except StoreDamaged as error:
+                log.warning("session %r is passed over: %s", waiting.session, error)
+                continue
             kept = base is None or base.keeper == "onefold"  # else its agent compacts it
             if kept and (self._dead_last_attempt(tx, waiting) or self._held(tx, waiting) is None):
                 found.append(waiting)

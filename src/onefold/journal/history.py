@@ -1,4 +1,4 @@
-"""Going back and branching off: restore, rewind, undo, redo, fork; and sessions that their agent keeps.
+"""Going back and branching off: restore, rewind, undo, redo, pop, clear, fork; and sessions that their agent keeps.
 
 A segment is a view: a cut, a summary, what is kept by name, and what is hidden. Its summary stands for exactly the
 messages before its cut that it does not hide. So an older boundary fits a new view if both hide the same records before
@@ -34,6 +34,7 @@ from onefold.model import (
     Keeper,
     Lease,
     Ranges,
+    Record,
     Segment,
     SessionState,
 )
@@ -80,6 +81,33 @@ def undo(journal: Journal, session: str, *, expect_head: int, seen: int | None =
         if asked is None:
             raise OnefoldError(f"session {session!r}: there is nothing to undo")
         return _rewind(journal, tx, state, _opening(tx, session, asked, head.hidden) - 1)
+
+    return journal.backend.write(session, work)
+
+
+def pop(journal: Journal, session: str) -> Record | None:
+    """Hides the newest message alone, and gives it; None if none is in view. It may be a result whose call stays: for a
+    program that takes back what it wrote item by item, and writes it anew."""
+
+    def work(tx: Transaction) -> Record | None:
+        state = known(tx, session)
+        newest = view.last_message(tx, session, state.last + 1, segment(tx, session, state.head).hidden)
+        if newest is not None:
+            _rewind(journal, tx, state, newest.number - 1, exact=True)
+        return newest
+
+    return journal.backend.write(session, work)
+
+
+def clear(journal: Journal, session: str) -> Segment:
+    """Hides every message, so that the conversation begins anew under the same id; the segment in force."""
+
+    def work(tx: Transaction) -> Segment:
+        state = known(tx, session)
+        head = segment(tx, session, state.head)
+        if view.last_message(tx, session, state.last + 1, head.hidden) is None:
+            return head
+        return _rewind(journal, tx, state, 0)
 
     return journal.backend.write(session, work)
 
@@ -265,9 +293,9 @@ def newest(tx: Transaction, state: SessionState, hidden: Ranges) -> Segment:
     return Segment(0, None, 1, "created", 0.0)
 
 
-def _rewind(journal: Journal, tx: Transaction, state: SessionState, to: int) -> Segment:
+def _rewind(journal: Journal, tx: Transaction, state: SessionState, to: int, *, exact: bool = False) -> Segment:
     head = segment(tx, state.id, state.head)
-    to = _landing(tx, state.id, to, head.hidden)
+    to = to if exact else _landing(tx, state.id, to, head.hidden)
     if not view.headers(tx, state.id, to + 1, state.last + 1, head.hidden):
         raise OnefoldError(
             f"session {state.id!r}: no message after record {to} is in view, so there is nothing to hide"

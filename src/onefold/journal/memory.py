@@ -154,6 +154,10 @@ class MemoryTransaction:
         known = sorted((s for s in states if s is not None), key=lambda s: (s.touched_at, s.id), reverse=True)
         return [s for s in known if after is None or (s.touched_at, s.id) < after][:limit]
 
+    def lasts(self, sessions: Sequence[str]) -> dict[str, int]:
+        states = (self.session(session) for session in sessions)
+        return {state.id: state.last for state in states if state is not None}
+
     def segment(self, session: str, number: int) -> Segment | None:
         return self._shelf(session).rows.derived.segments.get(number)
 
@@ -180,6 +184,9 @@ class MemoryTransaction:
         shelves = self._shelves.values() if session is None else [self._shelf(session)]
         every = [c for s in shelves for c in s.rows.derived.compactions.values() if c.open or not open_only]
         return sorted(every, key=lambda c: (c.requested_at, c.id))
+
+    def open_compactions(self) -> Iterator[Compaction]:
+        return iter(self.compactions(None, open_only=True))
 
     def key(self, session: str, key: str) -> KeyUse | None:
         return self._shelf(session).rows.key(session, key)

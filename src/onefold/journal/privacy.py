@@ -148,7 +148,7 @@ def _forget(journal: Journal, tx: Transaction, state: SessionState, gone: _Gone)
         said = tx.record(state.id, some.number)
         if said is not None:
             body = said.body | {"summary": _GONE, "erased": True, "facts": []}
-            tx.rewrite(state.id, replace(said, body=body), encode(body))
+            tx.rewrite(state.id, said._replace(body=body), encode(body))
     numbers = tuple(sorted(r.number for r in (*found, *notes)))
     told = {"numbers": list(numbers), "summaries": [s.number for s in covering]}
     state = journal.add(tx, state, journal.draft(ERASED, told, actor=actor))
@@ -166,7 +166,7 @@ def _tombstone(journal: Journal, tx: Transaction, state: SessionState, record: R
     """Puts a tombstone in a record's place. Its key, if it had one, stays taken, and of its content not even a digest
     stays; an input that waits is taken by nobody."""
     body: dict[str, Json] = {"was": record.kind}
-    gone = replace(record, kind=ERASED, body=body, format=None, header=None)
+    gone = record._replace(kind=ERASED, body=body, format=None, header=None)
     tx.rewrite(state.id, gone, encode(body))
     if record.key is not None and (use := tx.key(state.id, record.key)) is not None:
         tx.put_key(state.id, record.key, KeyUse(use.first, use.count, ERASED))

@@ -28,6 +28,8 @@ from onefold.model import (
     SessionState,
 )
 
+_PAGE = 500
+
 Stretch = tuple[int, int]
 """From a number up to, but not including, another."""
 
@@ -122,6 +124,16 @@ def last_user(tx: Transaction, session: str, stop: int, hidden: Ranges = ()) -> 
         for a, b in reversed([*visible(hidden, first, end)]):
             if (number := tx.last_user(owner, a, b)) is not None:
                 return number
+    return None
+
+
+def last_message(tx: Transaction, session: str, stop: int, hidden: Ranges = ()) -> Record | None:
+    """The newest message before a number."""
+    for owner, first, end in _backwards(tx, session, 1, stop):
+        for a, b in reversed([*visible(hidden, first, end)]):
+            for upto in range(b, a, -_PAGE):
+                if found := tx.headers(owner, max(a, upto - _PAGE), upto):
+                    return tx.record(owner, found[-1].number)
     return None
 
 

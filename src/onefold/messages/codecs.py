@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from onefold.errors import InvalidMessage
-from onefold.messages import acp, anthropic, openai_chat, openai_responses, plain
+from onefold.messages import (
+    acp,
+    anthropic,
+    claude_code,
+    google_adk,
+    langchain,
+    openai_chat,
+    openai_responses,
+    plain,
+    pydantic_ai,
+)
 from onefold.messages.exact import encode
 from onefold.messages.said import Result, Said, estimate, in_turn, objects
 from onefold.model import MESSAGE, Draft, Header, Ids, Json
@@ -54,6 +64,10 @@ FORMATS: dict[str, Codec] = {
         Codec("openai-responses", openai_responses.parse, openai_responses.write, results=openai_responses.results),
         Codec("anthropic", anthropic.parse, anthropic.write, join=anthropic.join, results=anthropic.results),
         Codec("acp", acp.parse, acp.write),
+        Codec("pydantic-ai", pydantic_ai.parse, pydantic_ai.write, results=pydantic_ai.results),
+        Codec("claude-code", claude_code.parse, claude_code.write, join=claude_code.join, results=claude_code.results),
+        Codec("google-adk", google_adk.parse, google_adk.write, results=google_adk.results),
+        Codec("langchain", langchain.parse, langchain.write),
         Codec(PLAIN, plain.parse, plain.write),
     )
 }
@@ -73,6 +87,8 @@ def recognise(body: Json) -> str:
         return PLAIN
     if "sessionUpdate" in body or ("sessionId" in body and isinstance(body.get("prompt"), list)):
         return "acp"
+    if body.get("kind") in ("request", "response") and any("part_kind" in p for p in objects(body.get("parts"))):
+        return "pydantic-ai"
     kinds = {str(block.get("type")) for block in objects(body.get("content"))}
     if kinds & _ANTHROPIC_BLOCKS or any("source" in b for b in objects(body.get("content"))):
         return "anthropic"

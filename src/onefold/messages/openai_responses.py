@@ -12,6 +12,8 @@ from onefold.model import Json
 _ROLES = frozenset({"system", "developer", "user", "assistant"})
 _CALLS = frozenset({"function_call", "custom_tool_call", "computer_call", "local_shell_call"})
 """Calls that wait for a result. Those that the provider runs itself are over when they are seen."""
+_RESULTS = {"tool_search_call": "tool_search_output"}
+"""What a result is called, where that is not the call's name with `_output`."""
 
 
 def parse(body: Json) -> Said:
@@ -30,10 +32,12 @@ def parse(body: Json) -> Said:
         texts = [t for part in objects(body.get("summary")) for t in strings(part.get("text"))]
         return Said("reasoning", (Thought("\n".join(texts)),))
     if kind.endswith("_output"):
-        if not isinstance(body.get("call_id"), str):
+        answered = body.get("call_id") or (body.get("id") if kind == "local_shell_call_output" else None)
+        if isinstance(answered, str):
+            return Said("tool", _result(answered, body.get("output")))
+        if kind.removesuffix("_output") in _CALLS:
             raise InvalidMessage(f"a {kind} item needs the call_id it answers")
-        return Said("tool", _result(body["call_id"], body.get("output")))
-    if isinstance(body.get("call_id"), str):
+    elif isinstance(body.get("call_id"), str):
         given = body.get("arguments") or body.get("input") or body.get("action")
         arguments = given if isinstance(given, str) else encode(given or {})
         return Said("call", (Call(body["call_id"], str(body.get("name") or kind), arguments),))
@@ -63,7 +67,7 @@ def write(said: Sequence[Said]) -> list[Json]:
 def results(call: Json, given: Sequence[Result]) -> list[Json]:
     """Results of an item's own call, as items of the kind that belongs to it."""
     kind = str(call.get("type", "function_call")) if isinstance(call, dict) else "function_call"
-    return [{"type": f"{kind}_output", "call_id": r.id, "output": r.text} for r in given]
+    return [{"type": _RESULTS.get(kind, f"{kind}_output"), "call_id": r.id, "output": r.text} for r in given]
 
 
 def _result(id: str, output: Json) -> tuple[Part, ...]:

@@ -25,11 +25,19 @@ class Line:
     def __init__(self) -> None:
         self.why: Why | None = None
         self._socket: socket.socket | None = None
+        self._hang_up: Callable[[], object] | None = None
         self._lock = threading.Lock()
 
     def attach(self, request: Any) -> None:
         """A hook for an HTTP client: it tells of the connection that this request gets."""
         request.extensions["trace"] = self._seen
+
+    def ends_by(self, hang_up: Callable[[], object]) -> None:
+        """For a request whose connection is somebody else's: what ends it, from any thread."""
+        with self._lock:
+            self._hang_up = hang_up
+            if self.why is not None:
+                self._shut()
 
     def cut(self, why: Why) -> None:
         with self._lock:
@@ -66,6 +74,8 @@ class Line:
                     self._shut()
 
     def _shut(self) -> None:
+        if self._hang_up is not None:
+            self._hang_up()
         if self._socket is not None:
             with contextlib.suppress(OSError):  # it may be closed by now
                 socket.socket.shutdown(

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.waiting import Ready, Wait
 from psycopg_pool import ConnectionPool
 
@@ -46,7 +46,7 @@ class Link(psycopg.Connection[tuple[Any, ...]]):
         """Runs several statements in one exchange, and gives what each of them found. The first that fails ends it."""
         with psycopg.ClientCursor(self) as cursor:
             try:
-                text = ";".join([cursor.mogrify(*statement) for statement in statements]).encode()
+                text = b";".join([cursor.mogrify(q, b).encode() if b else q for q, b in statements])
             except UnicodeEncodeError as error:
                 raise psycopg.DataError(str(error)) from error
             cursor.execute(text)
@@ -86,6 +86,7 @@ def connect(conninfo: str, longest: float) -> Link:
 def pool(conninfo: str, longest: float, patience: float, kind: type[ConnectionPool[Link]]) -> Pool:
     def configure(link: Link) -> None:
         link.longest = longest
+        link.add_notify_handler(_unheard)
 
     return kind(
         conninfo,
@@ -103,8 +104,13 @@ def pool(conninfo: str, longest: float, patience: float, kind: type[ConnectionPo
     )
 
 
+def _unheard(notification: psycopg.Notify) -> None:
+    """Behind a PgBouncer, a connection may hear what another client listened for. psycopg would keep all of it."""
+
+
 def _rows(cursor: psycopg.ClientCursor[tuple[Any, ...]]) -> Rows:
-    return cursor.fetchall() if cursor.description is not None else []
+    found = cursor.pgresult
+    return cursor.fetchall() if found is not None and found.status == ExecStatus.TUPLES_OK else []
 
 
 def _bounded(gen: PQGen[RV], ends: float) -> PQGen[RV]:

@@ -151,6 +151,9 @@ select id, created_at, touched_at, last, head, cut, messages, tokens, segments, 
   failures, failed_tokens, turn, parent, forked_at, aliases, seal
 from onefold.sessions where (touched_at, id) < (%s, %s) order by touched_at desc, id desc limit %s;
 
+-- lasts: the last numbers of several sessions.
+select id, last from onefold.sessions where id = any(%s);
+
 -- forks: the sessions that have this one as their parent.
 select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
   failures, failed_tokens, turn, parent, forked_at, aliases, seal
@@ -184,6 +187,13 @@ select session from onefold.names where id = %s and kind = 'deleted';
 -- segment: by the number of the record that opened it.
 select number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after, rest
 from onefold.segments where session = %s and number = %s;
+
+-- some_segments: several at once, each by its session and its number; by the index, however few rows there are.
+select wanted.session, found.* from unnest(%s::text[], %s::bigint[]) as wanted (session, number)
+cross join lateral (
+  select number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after, rest
+  from onefold.segments s where s.session = wanted.session and s.number = wanted.number limit 1
+) as found;
 
 -- segment_at: the one in force at a number.
 select number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after, rest
@@ -219,6 +229,11 @@ select session, id, state, requested_at, rest from onefold.compactions where ses
 -- open_compactions: those of all sessions that are not settled, the longest waiting first.
 select session, id, state, requested_at, rest from onefold.compactions
 where state in ('requested', 'running') order by requested_at, session, id;
+
+-- some_open_compactions: a page of them.
+select session, id, state, requested_at, rest from onefold.compactions
+where state in ('requested', 'running') and (requested_at, session, id) > (%s, %s, %s)
+order by requested_at, session, id limit %s;
 
 -- all_compactions: those of all sessions, the oldest first.
 select session, id, state, requested_at, rest from onefold.compactions order by requested_at, session, id;
@@ -264,6 +279,9 @@ select (select count(*) from onefold.segments where session = %(s)s),
 
 -- lease: who is left alone with this session's compaction.
 select compaction, fence, until, length from onefold.leases where session = %s;
+
+-- some_leases: the same of several sessions.
+select session, compaction, fence, until, length from onefold.leases where session = any(%s);
 
 -- put_lease: leaves somebody alone.
 insert into onefold.leases (session, compaction, fence, until, length) values (%s, %s, %s, %s, %s)

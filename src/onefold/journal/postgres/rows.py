@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -21,10 +20,10 @@ from onefold.journal.seam import Derived, Heading, InUse, Taken
 from onefold.messages import encode
 from onefold.model import Clock, Compaction, KeyUse, Lease, Record, Segment, SessionState
 
-log = logging.getLogger("onefold")
-
 _MOST = (1 << 62) - 1
 _LAST = (float("inf"), "")
+_PAGE = 64
+"""How many open compactions are read at a time."""
 _LARGE = 16 << 20
 """How many characters of records wait at most before they are sent."""
 _EVERYTHING = (
@@ -51,15 +50,20 @@ class PostgresLeases:
         self._what = what
 
     def get(self, session: str) -> Lease | None:
+        if self._what == "lease" and session in self._tx.known_leases:
+            return self._tx.known_leases[session]
         found = self._tx.run_apart(self._what, session)
         return Lease(*found[0]) if found else None
 
     def put(self, session: str, lease: Lease) -> None:
-        self._tx.run_apart(f"put_{self._what}", session, *astuple(lease))
-        self._tx.wrote = True
+        self._change(f"put_{self._what}", session, *astuple(lease))
 
     def drop(self, session: str) -> None:
-        self._tx.run_apart(f"drop_{self._what}", session)
+        self._change(f"drop_{self._what}", session)
+
+    def _change(self, query: str, session: str, *values: Any) -> None:
+        self._tx.known_leases.pop(session, None)
+        self._tx.run_apart(query, session, *values)
         self._tx.wrote = True
 
 
@@ -79,6 +83,8 @@ class PostgresTransaction:
         self._keys: dict[tuple[str, str], KeyUse] = {}
         self._compactions: dict[tuple[str, str], Compaction] = {}
         self._segments: dict[tuple[str, int], Segment] = {}
+        self.known_leases: dict[str, Lease | None] = {}
+        """Of compactions, where they were read ahead."""
         self.wrote = False
         self.witness: tuple[str, Sequence[Any]] | None = None
         """A query that finds something after the commit, and nothing if that did not happen."""
@@ -174,6 +180,7 @@ class PostgresTransaction:
         self._keys.clear()
         self._compactions.clear()
         self._segments.clear()
+        self.known_leases.clear()
 
     def _query(self, name: str, *bindings: Any) -> Statement:
         return self._queries[name], bindings
@@ -282,6 +289,9 @@ class PostgresTransaction:
     def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]:
         return [SessionState(*row[:-1]) for row in self.run("sessions", *(after or _LAST), limit)]
 
+    def lasts(self, sessions: Sequence[str]) -> dict[str, int]:
+        return dict(self.run("lasts", list(sessions)))
+
     def segment(self, session: str, number: int) -> Segment | None:
         return self._segments.get((session, number)) or self._one_segment("segment", session, number)
 
@@ -323,13 +333,32 @@ class PostgresTransaction:
         if session is not None:
             found = [columns.compaction(row) for row in self.run("compactions", session)]
             return [c for c in found if c.open or not open_only]
-        readable = []
-        for row in self.run("open_compactions" if open_only else "all_compactions"):
-            try:
-                readable.append(columns.compaction(row))
-            except StoreDamaged as error:  # one bad row must not hold up every other session
-                log.warning("%s", error)
-        return readable
+        return [*columns.readable(self.run("open_compactions" if open_only else "all_compactions"))]
+
+    def open_compactions(self) -> Iterator[Compaction]:
+        after: tuple[float, str, str] = (float("-inf"), "", "")
+        while rows := self.run("some_open_compactions", *after, _PAGE):
+            page = [*columns.readable(rows)]
+            self._look_ahead(page)
+            yield from page
+            session, id, _, requested_at, _ = rows[-1]
+            after = (requested_at, session, id)
+
+    def _look_ahead(self, page: Sequence[Compaction]) -> None:
+        """Whoever goes through open compactions asks of each what its base is and who works on it: two questions for a
+        page of them."""
+        asked = [c.session for c in page], [c.base for c in page]
+        for session, *row in self.run("some_segments", *asked):
+            with contextlib.suppress(StoreDamaged):  # whoever asks for it is told
+                self._segments[session, row[0]] = columns.segment(row)
+        running = [c.session for c in page if c.state == "running"]
+        try:
+            leases = self.run_apart("some_leases", running) if running else []
+        except psycopg.Error:  # whoever asks for one of them is told
+            if not self.usable():
+                raise
+        else:
+            self.known_leases |= dict.fromkeys(running) | {session: Lease(*row) for session, *row in leases}
 
     def key(self, session: str, key: str) -> KeyUse | None:
         if (session, key) in self._keys:

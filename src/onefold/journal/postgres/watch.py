@@ -12,6 +12,7 @@ import contextlib
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 import psycopg
@@ -101,22 +102,24 @@ class Watch:
 
     def _listen(self, link: Link, bell: socket.socket) -> None:
         every = LOOK if self._subscribed(link) else LOOK_ALONE
-        seen = ""
-        quiet = 0
+        seen, due, quiet = "", time.monotonic(), 0
         with selectors.DefaultSelector() as selector:
             selector.register(link.fileno(), selectors.EVENT_READ)
             selector.register(bell, selectors.EVENT_READ)
             while not self._closed.is_set():
-                (now,) = link.ask(self._snapshot)[0]
-                heard = [*link.notifies(timeout=0)]
-                if now != seen or heard:
-                    seen = now
+                if time.monotonic() >= due:  # not at each notification: there may be thousands a second
+                    (now,) = link.ask(self._snapshot)[0]
+                    due = time.monotonic() + every
+                    if now != seen:
+                        seen = now
+                        self.changed()
+                    with self._cond:
+                        quiet = 0 if self._waiters else quiet + 1
+                    if quiet > LINGER:
+                        return
+                if [*link.notifies(timeout=0)]:  # after it: what came meanwhile is heard here
                     self.changed()
-                with self._cond:
-                    quiet = 0 if self._waiters else quiet + 1
-                if quiet > LINGER:
-                    return
-                selector.select(every)
+                selector.select(max(0.0, due - time.monotonic()))
 
     def _subscribed(self, link: Link) -> bool:
         try:

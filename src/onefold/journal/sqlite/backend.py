@@ -101,7 +101,7 @@ class SqliteBackend:
         self._readers_lock = threading.Condition()
         self._reading = 0
         self._forking = False
-        self._line = Line(self._run_batch, self._bound_log)
+        self._line = Line(self._run_batch)
         self._writing = threading.Lock()
         self._held = False
         self._gate = Gate(f"{self._path}-gate")
@@ -113,6 +113,8 @@ class SqliteBackend:
         self, session: str, work: Callable[[Transaction], T], *, size: int = 0, patient: bool = True
     ) -> T:  # fmt: skip
         answer: T = self._line.submit(Ticket(work, size))
+        if self._log_pages >= CHECKPOINT_PAGES:
+            self._bound_log()
         return answer
 
     def read(self, work: Callable[[Transaction], T]) -> T:
@@ -179,22 +181,49 @@ class SqliteBackend:
         with self._writing:
             entered = self._gate.enter()
             try:
-                self._commit_together(batch)
+                if len(batch) == 1:
+                    self._commit_alone(batch[0])
+                else:
+                    self._commit_together(batch)
             finally:
                 if entered:
                     self._gate.leave()
         self._watch.changed()
 
+    def _commit_alone(self, ticket: Ticket) -> None:
+        """One commit for one, which is the usual case: in as few steps as can be, since after a wait for the disk each
+        of them is slow."""
+        committing = False
+        try:
+            connection = self._begin()
+            tx = SqliteTransaction(connection, self._clock(), self._known)
+            result = ticket.work(tx)
+            self._log_pages += _pages(ticket)
+            committing = True
+            connection.execute("commit")
+            ticket.settle(result)
+            self._seen = connection.data_version()
+            return
+        except apsw.Error as error:
+            if committing and not isinstance(error, _NOTHING_WRITTEN):
+                self._settle_unclear(error, [(ticket, result, tx)])
+                return
+            reason = self._translate(error)
+        except Exception as error:
+            reason = error
+        except BaseException:
+            if committing and not connection.in_transaction:
+                ticket.settle(result)
+            self._roll_back()
+            raise
+        self._roll_back()
+        ticket.settle(error=reason)
+
     def _commit_together(self, batch: list[Ticket], *, apart: bool = False) -> None:
         """Runs a batch in one transaction. If one of it is refused, all are run again, `apart` from each other: a
         savepoint for each costs more than the work itself, and few are ever refused."""
         try:
-            self._check_open()
-            connection = self._writer or self._writer_connection()
-            if connection.in_transaction:
-                self._roll_back()  # what a thread that was interrupted left
-            connection.execute("begin immediate")
-            self._check_writer(connection)
+            connection = self._begin()
         except (apsw.Error, OnefoldError) as error:
             self._roll_back()
             self._refuse(batch, error)
@@ -204,25 +233,25 @@ class SqliteBackend:
         committing = False
         try:
             self._run_each(connection, batch, done, refused, apart=apart)
-            committing = connection.in_transaction and (apart or len(batch) == 1 or not refused)
+            committing = connection.in_transaction and bool(done) and (apart or not refused)
             if committing:
-                connection.execute("commit" if done else "rollback")
-                self._answer(done, refused)
+                connection.execute("commit")
                 self._seen = connection.data_version()
+                self._answer(done, refused)
                 return
         except apsw.Error as error:
             if committing and not isinstance(error, _NOTHING_WRITTEN):
                 self._settle_unclear(error, done)
                 self._answer([], refused)
                 return
-            refused = [(ticket, self._translate(error)) for ticket in batch]
+            refused.clear()  # it was all of them together
         except BaseException:
             # This thread was interrupted. What was committed is answered; the rest goes back in line.
             self._answer(done if committing and not connection.in_transaction else [], [])
             self._roll_back()
             raise
         self._roll_back()
-        if len(batch) == 1:
+        if apart and len(refused) == len(batch):
             self._answer([], refused)
             return
         if not apart:
@@ -230,7 +259,7 @@ class SqliteBackend:
             return
         # A full disk, or the like, took the whole batch back: each one alone, so that none fails another.
         for ticket in batch:
-            self._commit_together([ticket])
+            self._commit_alone(ticket)
 
     def _answer(self, done: list[Done], refused: list[tuple[Ticket, BaseException]]) -> None:
         for ticket, result, _ in done:
@@ -250,12 +279,12 @@ class SqliteBackend:
         """Runs the operations of a batch one after another. Apart, those that are refused leave nothing behind;
         otherwise the first one ends it."""
         for ticket in batch:
-            tx = SqliteTransaction(connection, self._clock(), self._known)
+            tx = SqliteTransaction(connection, self._clock(), self._known.copy() if apart else self._known)
             try:
                 result = self._one_of_many(connection, ticket, tx) if apart else ticket.work(tx)
                 done.append((ticket, result, tx))
-                self._known.learn(tx.known)
-                self._log_pages += 2 + ticket.size // PAGE_SIZE
+                self._known = tx.known
+                self._log_pages += _pages(ticket)
             except Exception as error:
                 refused.append((ticket, self._translate(error)))
                 if not apart or not connection.in_transaction:
@@ -327,11 +356,20 @@ class SqliteBackend:
                 raise StoreUnavailable(f"{self.address}: a reader keeps the log from being written out")
         return found
 
+    def _begin(self) -> apsw.Connection:
+        """A write transaction. What was known still holds in it if nobody else wrote since this connection did."""
+        if self._closed:
+            self._check_open()
+        connection = self._writer or self._writer_connection()
+        if connection.in_transaction:
+            self._roll_back()  # what a thread that was interrupted left
+        connection.execute("begin immediate")
+        if connection.data_version() != self._seen or len(self._known.states) >= MOST_STATES:
+            self._known.clear()
+            self._check_writer(connection)
+        return connection
+
     def _check_writer(self, connection: apsw.Connection) -> None:
-        """Inside every write transaction. What was known still holds if nobody else wrote since this connection did."""
-        if connection.data_version() == self._seen and len(self._known.states) < MOST_STATES:
-            return
-        self._known.clear()
         accepted = schema.min_writer(connection)
         if accepted > schema.WRITER:
             raise StoreTooNew(
@@ -342,12 +380,10 @@ class SqliteBackend:
     def _bound_log(self) -> None:
         """Checkpoints when the log is long, after everybody has their answer. If readers kept it from starting over
         for a while, waits for them a little. A checkpoint that fails loses nothing: the log is kept and goes on."""
-        if self._log_pages < CHECKPOINT_PAGES:
-            return
         with self._writing:
-            self._log_pages = 0
-            if self._writer is None:
+            if self._writer is None or self._log_pages < CHECKPOINT_PAGES:
                 return
+            self._log_pages = 0
             try:
                 pages, _ = self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 if self._to_scrub:
@@ -527,6 +563,11 @@ class SqliteBackend:
             case apsw.IOError():
                 remedy = f"the disk failed ({error}); nothing was written. Check the disk, then try again"
         return kind(f"store {self.address}: {remedy}")
+
+
+def _pages(ticket: Ticket) -> int:
+    """How much longer an operation makes the log, roughly."""
+    return 1 + ticket.size // PAGE_SIZE if ticket.size else 4
 
 
 _one_fork = threading.Lock()

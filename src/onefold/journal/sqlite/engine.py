@@ -28,7 +28,11 @@ def check_library(version: str | None = None) -> None:
 @cache
 def queries() -> dict[str, str]:
     """The statements of `queries.sql` by name."""
-    text = resources.files(__package__).joinpath("queries.sql").read_text()
+    return named(resources.files(__package__).joinpath("queries.sql").read_text())
+
+
+def named(text: str) -> dict[str, str]:
+    """Statements by name, each under a comment with its name and a sentence."""
     found = re.findall(r"^-- (\w+): [^\n]*\n(.*?;)\n", text + "\n", flags=re.MULTILINE | re.DOTALL)
     return {name: statement.rstrip(";") for name, statement in found}
 

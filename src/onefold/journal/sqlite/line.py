@@ -35,18 +35,12 @@ class Ticket:
     def settle(self, result: Any = None, error: BaseException | None = None) -> None:
         self.result, self.error, self.done = result, error, True
 
-    def answer(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.result
-
 
 class Line:
     """Those who wait, and the one who works for them."""
 
-    def __init__(self, run: Callable[[list[Ticket]], None], after: Callable[[], None]) -> None:
+    def __init__(self, run: Callable[[list[Ticket]], None]) -> None:
         self._run = run
-        self._after = after
         self._lock = threading.Lock()
         self._waiting: deque[Ticket] = deque()
         self._batch: list[Ticket] = []
@@ -55,13 +49,14 @@ class Line:
     def submit(self, ticket: Ticket) -> Any:
         try:
             with self._lock:
-                self._waiting.append(ticket)
-                if not self._led:
+                if not self._led:  # so nobody waits
                     self._led = ticket.leads = True
-                    self._fill_batch()
-                elif ticket.wake is None:
-                    ticket.wake = threading.Lock()
-                    ticket.wake.acquire()
+                    self._batch.append(ticket)
+                else:
+                    self._waiting.append(ticket)
+                    if ticket.wake is None:
+                        ticket.wake = threading.Lock()
+                        ticket.wake.acquire()
             if not ticket.leads and ticket.wake is not None:
                 ticket.wake.acquire()
             if not ticket.done:
@@ -69,7 +64,9 @@ class Line:
         except BaseException:
             self._leave(ticket)
             raise
-        return ticket.answer()
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.result
 
     def _lead(self, own: Ticket) -> None:
         """Runs one batch, the leader's own ticket first, then hands on."""
@@ -83,12 +80,15 @@ class Line:
             raise
         finally:
             self._finish(own)
-        self._after()
 
     # From here on each step can be repeated: whatever line an interrupt comes at, `_leave` goes through the rest again.
 
     def _finish(self, own: Ticket) -> None:
         with self._lock:
+            if own.done and not self._waiting and self._batch == [own]:  # the usual case: there is nobody else
+                self._batch.clear()
+                self._led = own.leads = False
+                return
             self._answer_batch()
             self._hand_on(own)
 
@@ -104,7 +104,8 @@ class Line:
         while self._batch:
             ticket = self._batch[-1]
             if ticket.done:
-                _wake(ticket)
+                if ticket.wake is not None:
+                    _wake(ticket)
             elif not ticket.gone and ticket not in self._waiting:
                 self._waiting.appendleft(ticket)
             self._batch.pop()

@@ -47,9 +47,15 @@ _NETWORK = frozenset(
 )
 
 
-def check_place(path: Path) -> None:
+def network(path: Path) -> str | None:
+    """The kind of network file system a path lies on; None for a local one."""
     kind = file_system(path, MOUNTS.read_text() if MOUNTS.exists() else "")
-    if kind in _NETWORK:
+    return kind if kind in _NETWORK else None
+
+
+def check_place(path: Path) -> None:
+    kind = network(path)
+    if kind is not None:
         raise StoreError(
             f"{path} lies on a network file system ({kind}), where SQLite's locks cannot be trusted. "
             "Keep the store on a local disk"

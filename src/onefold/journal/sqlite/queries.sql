@@ -49,7 +49,7 @@ order by place desc limit 1;
 -- marks: pins, notes and aliases in a range.
 select number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body
 from records where place >= ? and place < ?
-  and kind in ('pin.added', 'pin.removed', 'note', 'alias') order by place;
+  and role is null and kind in ('pin.added', 'pin.removed', 'note', 'alias') order by place;
 
 -- rewrite: a tombstone in a record's place.
 update records set kind = ?, format = ?, role = ?, tokens = ?, opens = ?, closes = ?, body = ?

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from typing import Any
 
 import apsw
 
-from onefold.errors import StoreDamaged
 from onefold.journal import columns
 from onefold.journal.columns import about, only_messages, seal
 from onefold.journal.seam import Derived, Heading, Taken
@@ -17,14 +15,12 @@ from onefold.journal.sqlite.engine import queries
 from onefold.messages import encode
 from onefold.model import Compaction, KeyUse, Lease, Record, Segment, SessionState
 
-log = logging.getLogger("onefold")
-
 _LAST = (float("inf"), "")
 BURST = 64
 """How many messages a session's row may be behind its journal, and for how long, in seconds: see `put_session`."""
 BURST_SECONDS = 0.05
-_MOST = (1 << 32) - 1  # records of one session
-_EVERYTHING = (
+MOST = (1 << 32) - 1  # records of one session
+EVERYTHING = (
     "drop_session", "drop_segments", "drop_compactions", "drop_keys", "drop_inputs", "drop_aliases",
 )  # fmt: skip
 
@@ -47,7 +43,7 @@ class SqliteLeases:
 
 class Known:
     """What is known of sessions without asking: within one transaction, or, for the connection that writes, from one to
-    the next as long as nobody else writes."""
+    the next as long as nobody else writes and none is taken back."""
 
     __slots__ = ("rows", "sids", "states")
 
@@ -58,10 +54,12 @@ class Known:
         self.rows: dict[str, tuple[int, float]] = {}
         """The last number and the time in their row, which may be behind."""
 
-    def learn(self, other: Known) -> None:
-        self.states.update(other.states)
-        self.sids.update(other.sids)
-        self.rows.update(other.rows)
+    def copy(self) -> Known:
+        other = Known()
+        other.states.update(self.states)
+        other.sids.update(self.sids)
+        other.rows.update(self.rows)
+        return other
 
     def clear(self) -> None:
         self.states.clear()
@@ -69,19 +67,15 @@ class Known:
         self.rows.clear()
 
 
-_NOTHING = Known()
-
-
 class SqliteTransaction:
     """What one operation sees and writes. Made anew for each, so that it can say what it wrote."""
 
-    def __init__(self, connection: apsw.Connection, now: float, before: Known = _NOTHING) -> None:
+    def __init__(self, connection: apsw.Connection, now: float, known: Known | None = None) -> None:
         self._connection = connection
         self._queries = queries()
         self.now = now
-        self._before = before
-        self.known = Known()
-        """What this one read or wrote: one view, and what it leaves behind if it is committed."""
+        self.known = known or Known()
+        """What this one reads or writes, and what those before it left: one view. Of no use if it is taken back."""
         self.witness: tuple[str, int, str] | None = None
         """Session, number and id of a record that it added: there after the commit, or nothing is."""
 
@@ -102,13 +96,12 @@ class SqliteTransaction:
     # ------------------------------------------------------------------ the journal
 
     def add(self, session: str, record: Record, data: str) -> None:
-        self._connection.execute(
-            self._queries["add_record"],
-            ((self._sid(session, make=True) << 32) + record.number, record.id, record.kind, record.at, record.format,
-             *about(record.header),
-             record.key, record.turn, record.actor, data),
-        )  # fmt: skip
-        self.witness = (session, record.number, record.id)
+        number, id, kind, at, _, format, header, key, turn, actor = record
+        sid = self.known.sids.get(session) or self._sid(session, make=True)
+        place = (sid << 32) + number
+        row = (place, id, kind, at, format, *about(header), key, turn, actor, data)
+        self._connection.execute(self._queries["add_record"], row)
+        self.witness = (session, number, id)
 
     def record(self, session: str, number: int) -> Record | None:
         found = self.records(session, number, number + 1, 1)
@@ -141,21 +134,20 @@ class SqliteTransaction:
         )
 
     def last_number(self, session: str) -> int:
-        return int(self.run("last_number", *self._places(session, 0, _MOST))[0][0])
+        return int(self.run("last_number", *self._places(session, 0, MOST))[0][0])
 
     def _sid(self, session: str, *, make: bool = False) -> int:
         """A session's number in this store; 0 if it has no journal here."""
-        sids = self.known.sids
-        sid = sids[session] if session in sids else self._before.sids.get(session, 0)
+        sid = self.known.sids.get(session)
         if not sid:
             rows = self.run("journal", session) or (self.run("add_journal", session) if make else [])
-            sid = sids[session] = rows[0][0] if rows else 0
+            sid = self.known.sids[session] = rows[0][0] if rows else 0
         return sid
 
     def _places(self, session: str, start: int, stop: int) -> tuple[int, int]:
         """Where the records start ≤ number < stop of a session are. Without a journal that is before all others."""
         first = self._sid(session) << 32
-        return first + max(0, min(start, _MOST)), first + max(0, min(stop, _MOST))
+        return first + max(0, min(start, MOST)), first + max(0, min(stop, MOST))
 
     # ------------------------------------------------------------------ what is derived from it
 
@@ -163,8 +155,6 @@ class SqliteTransaction:
         states = self.known.states
         if session in states:
             return states[session]
-        if session in self._before.states:
-            return self._before.states[session]
         rows = self.run("session", session)
         found = states[session] = self._caught_up(rows[0]) if rows else None
         return found
@@ -172,15 +162,16 @@ class SqliteTransaction:
     def put_session(self, state: SessionState) -> None:
         """Sets a session's state. In a burst of messages its row is written now and then only: whoever reads it counts
         the messages after it. Everything but messages is written at once."""
-        before = self.session(state.id)
-        self.known.states[state.id] = state
+        known, id = self.known, state.id
+        before = known.states.get(id) or self.session(id)
+        known.states[id] = state
         if before is None or not only_messages(before, state):
             self.write_session(state)
             return
-        last, at = self.known.rows.get(state.id) or self._before.rows.get(state.id) or (0, 0.0)
+        last, at = known.rows.get(id) or (0, 0.0)
         if state.last - last > BURST or not at <= state.touched_at < at + BURST_SECONDS:
-            self.known.rows[state.id] = (state.last, state.touched_at)
-            touched = (state.touched_at, state.last, state.messages, state.tokens, seal(state), state.id)
+            known.rows[id] = (state.last, state.touched_at)
+            touched = (state.touched_at, state.last, state.messages, state.tokens, seal(state), id)
             self._connection.execute(self._queries["touch_session"], touched)
 
     def write_session(self, state: SessionState) -> None:
@@ -195,7 +186,7 @@ class SqliteTransaction:
         if seal(state) != row[-1]:
             return state
         self.known.rows[state.id] = (state.last, state.touched_at)
-        first, end = self._places(state.id, state.last + 1, _MOST)
+        first, end = self._places(state.id, state.last + 1, MOST)
         count, others, tokens, last, at = self.run("burst", first, end)[0]
         if not count or others or count > BURST or last != first + count - 1:
             return state
@@ -206,6 +197,10 @@ class SqliteTransaction:
     def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]:
         rows = self.run("sessions", *(after or _LAST), limit)
         return [self._caught_up(row)._replace(touched_at=row[2]) for row in rows]  # by which they are in order
+
+    def lasts(self, sessions: Sequence[str]) -> dict[str, int]:
+        states = (self.session(session) for session in sessions)
+        return {state.id: state.last for state in states if state is not None}
 
     def segment(self, session: str, number: int) -> Segment | None:
         rows = self.run("segment", session, number)
@@ -243,13 +238,10 @@ class SqliteTransaction:
         if session is not None:
             found = [columns.compaction(row) for row in self.run("compactions", session)]
             return [c for c in found if c.open or not open_only]
-        readable = []
-        for row in self.run("open_compactions" if open_only else "all_compactions"):
-            try:
-                readable.append(columns.compaction(row))
-            except StoreDamaged as error:  # one bad row must not hold up every other session
-                log.warning("%s", error)
-        return readable
+        return [*columns.readable(self.run("open_compactions" if open_only else "all_compactions"))]
+
+    def open_compactions(self) -> Iterator[Compaction]:
+        return columns.readable(self.run("open_compactions"))
 
     def key(self, session: str, key: str) -> KeyUse | None:
         rows = self.run("key", session, key)
@@ -288,10 +280,10 @@ class SqliteTransaction:
 
     def wipe(self, session: str, ids: Sequence[str]) -> None:
         self.run("put_meta", "gaps", "there are some")  # see the backend's `scrub`
-        places = self._places(session, 0, _MOST)
+        places = self._places(session, 0, MOST)
         for what in ("blank_records", "wipe_records"):
             self.run(what, *places)
-        for what in (*_EVERYTHING, "drop_lease", "drop_turn_lease", "drop_journal"):
+        for what in (*EVERYTHING, "drop_lease", "drop_turn_lease", "drop_journal"):
             self.run(what, session)
         self.known.sids[session] = 0
         for id in ids:
@@ -329,7 +321,7 @@ class SqliteTransaction:
         )
 
     def replace(self, session: str, derived: Derived) -> None:
-        for what in _EVERYTHING:
+        for what in EVERYTHING:
             self.run(what, session)
         self.known.states[session] = None
         if derived.state is not None:

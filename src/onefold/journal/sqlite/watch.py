@@ -7,6 +7,7 @@ shared memory: no write, no lock held. It asks often after a change, and less of
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable
 
@@ -21,6 +22,7 @@ SLOW_FOR = 90  # and before it takes the store for idle
 
 class Watch:
     def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
+        self._versions = itertools.count(1)
         self.version = 0
         self._connect = connect
         self._cond = threading.Condition(threading.Lock())
@@ -31,13 +33,12 @@ class Watch:
         self._open: list[apsw.Connection] = []
 
     def changed(self) -> None:
-        self._cond.acquire()  # and not `with`, which costs two more calls with every write
-        try:
-            self.version += 1
-            if self._waiters:
+        """Makes the version another one. Whoever waits counts itself first and looks at the version after that, so one
+        of the two sees the other, and with nobody waiting there is no lock to take."""
+        self.version = next(self._versions)
+        if self._waiters:
+            with self._cond:
                 self._cond.notify_all()
-        finally:
-            self._cond.release()
 
     def wait(self, version: int, timeout: float) -> None:
         with self._cond:

@@ -1,0 +1,201 @@
+"""What was measured, as the page `docs/peers.md`. It is made from the numbers alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from bench.peers.table import PEERS
+
+AT = 2_000
+"""The length that the first table is about."""
+
+_INTRODUCTION = """\
+# Side by side
+
+This page is written by `make bench-peers`. The same conversation, message by message, through the stores that other
+frameworks come with and through onefold, bare and under each framework, all in one run. `ARGS=--short` takes a few
+seconds of each and writes nothing; `ARGS="--from docs/peers.json"` writes this page again from its numbers.
+
+- **The conversation** is the same for all: exchanges of a question, a tool call, its result and an answer, about 600
+  bytes a message, results the longest. Nothing is compacted while speed is measured.
+- **Turns**: all peers are open at once, each in a process and an environment of its own, and each takes a hundred
+  messages at a time in turn, so that what the disk does it does to all. A rate is the median of the five turns before
+  a length. Compare rows with each other, not with other machines.
+- **Each as it comes**: its default settings, and named where they can be made safer. *Syncs* are how often a message
+  makes the disk write what it has cached, counted in a trace of system calls. **A store that does not sync is faster for
+  that reason**, and loses its newest messages when power fails.
+- *Load* opens the store and reads everything, ready for the framework. *Written* is what the process gave the disk to
+  write, for each message, on the way to that length.
+- LangGraph and Pydantic AI write in runs of an agent, not message by message. Rows marked † have the framework's own
+  work in a run in their rate; a model that answers at once is stood in for the real one.
+- **Pydantic AI** has no store on disk (its `ConversationStore` comes with one in memory). Its documentation has a
+  program dump the messages as JSON after each run: that is measured, without the run itself.
+- **Claude Agent SDK**: its command-line program keeps the transcript, one line an entry. It is closed and asks a model,
+  so a stand-in appends the same lines to the same file; reading is the SDK's own. onefold is given each line as a
+  `SessionStore`, which is a second copy.
+"""
+
+_KILLS = """\
+## Killed in the middle of a compaction
+
+Each one's own compaction, with a summary that is scripted, is ended by SIGKILL before each of its writes in turn (before
+each statement that changes a row and before each commit) and once after the last. A new process opens what is left, takes
+the next turn, and compacts if that is still to be done. A turn of the framework is killed where compaction is part of one.
+
+- *As before*: nothing was cut and no summary is there. *Done*: the summary and what follows it. Both are as they should
+  be. *Broken* is anything else.
+- *Gone* are messages that the store no longer has, in whatever place, after a compaction that ended well. Some keep only
+  what the model is to see; that is their design.
+- *Paid twice*: the kill came after the summary was made and before it was kept, so it was asked for again. Nobody avoids
+  that. *Held up* is how long nobody else can compact after a kill, because a lease or lock of the dead one is in force.
+"""
+
+_BOTH = """\
+## Two processes at once
+
+Two processes load one session whose context is too long, each with a turn of its own, and both compact; a summarizer
+waits up to three seconds for the other one's to be asked.
+"""
+
+
+def as_page(found: dict[str, Any]) -> str:
+    warning = found["machine"].get("warning", "")
+    parts = [
+        _INTRODUCTION,
+        *([f"**{warning}**\n"] if warning else []),
+        f"## Speed at {AT:,} messages\n",
+        table(found),
+        behind(found),
+        "## Growth with length\n",
+        "![Appends a second, time to load and size on disk, by length](peers.svg)\n",
+        _growth(found),
+        "LangGraph keeps a checkpoint after each step of the agent, and each holds all messages so far: its file grows with "
+        "the square of the length. That buys going back to any step. The others keep a message once.\n",
+        _KILLS,
+        _kills(found),
+        _BOTH,
+        _both(found),
+        "## Measured on\n",
+        _machine(found),
+    ]
+    return "\n".join(parts)
+
+
+def table(found: dict[str, Any]) -> str:
+    """The rows at the length that the page is about, or as far as a store came."""
+    rows = ["| store | appends a second | syncs a message | load | on disk | written a message | settings |",
+            "| --- | --: | --: | --: | --: | --: | --- |"]  # fmt: skip
+    for name, line in found["speed"].items():
+        if not (at := _at(line)):
+            continue
+        far = "" if at["messages"] == AT else f" ({at['messages']:,.0f} messages)"
+        synced = found["syncs"].get(name)
+        rows.append(
+            f"| {PEERS[name].says}{' †' if PEERS[name].runs else ''}{far} | {at['rate']:,.0f} | "
+            f"{'unknown' if synced is None else f'{synced:.2f}'} | {_time(at['load'])} | {_bytes(at['size'])} | "
+            f"{_bytes(at['written'] / at['messages'])} | {line['settings']} |"
+        )
+    return "\n".join(rows) + "\n"
+
+
+def behind(found: dict[str, Any]) -> str:
+    """Where onefold is not ahead, each of its rows against the others of the same framework; bare, against all."""
+    said = []
+    for name, line in found["speed"].items():
+        if not PEERS[name].ours or not (own := _at(line)):
+            continue
+        for other, theirs in found["speed"].items():
+            same = PEERS[other].environment == PEERS[name].environment or (name == "onefold" and not PEERS[other].runs)
+            if PEERS[other].ours or not same or not (at := _at(theirs)) or at["messages"] != own["messages"]:
+                continue
+            if slower := _slower(own, at):
+                synced = found["syncs"].get(other)
+                why = " It does not sync." if synced is not None and synced < 0.01 else ""
+                said.append(f"- {PEERS[name].says} against {PEERS[other].says}: {', '.join(slower)}.{why}")
+    head = "**Where onefold is not ahead** (bare against every store, and under a framework against that one's own):\n"
+    return head + "\n" + "\n".join(said) + "\n" if said else "onefold is ahead on every row.\n"
+
+
+def _slower(own: dict[str, float], other: dict[str, float]) -> list[str]:
+    """Differences below a twentieth are noise."""
+    found = []
+    if own["rate"] < 0.95 * other["rate"]:
+        found.append(f"{own['rate']:,.0f} against {other['rate']:,.0f} appends a second")
+    if own["load"] > 1.05 * other["load"]:
+        found.append(f"load {_time(own['load'])} against {_time(other['load'])}")
+    if own["size"] > 1.05 * other["size"]:
+        found.append(f"{_bytes(own['size'])} against {_bytes(other['size'])} on disk")
+    return found
+
+
+def _growth(found: dict[str, Any]) -> str:
+    lengths = sorted({int(at["messages"]) for line in found["speed"].values() for at in line["at"]})
+    head = "| store | " + " | ".join(f"{length:,}" for length in lengths) + " |"
+    rows = [head, "| --- |" + " --: |" * len(lengths)]
+    for name, line in found["speed"].items():
+        by = {int(at["messages"]): at for at in line["at"]}
+        cells = [
+            f"{by[n]['rate']:,.0f}/s, {_time(by[n]['load'])}, {_bytes(by[n]['size'])}" if n in by else "" for n in lengths
+        ]
+        rows.append(f"| {PEERS[name].says}{' †' if PEERS[name].runs else ''} | " + " | ".join(cells) + " |")
+    note = "Appends a second, time to load, size on disk. An empty cell was not measured: it would have taken too long.\n"
+    return "\n".join(rows) + "\n\n" + note
+
+
+def _kills(found: dict[str, Any]) -> str:
+    rows = ["| compaction of | kills | as before | done | broken | what was left where it broke | gone | paid twice | held up |",
+            "| --- | --: | --: | --: | --: | --- | --: | --: | --: |"]  # fmt: skip
+    for name, killed in found["kills"].items():
+        tries = killed["found"]
+        states = Counter(one["state"] for one in tries)
+        wrong = {state: n for state, n in states.items() if state not in ("as before", "done")}
+        stuck = sum(1 for one in tries if one["goes_on"] or not one["finished"])
+        words = [f"{state} ({n} kills)" for state, n in wrong.items()]
+        words += [f"the next turn does not get it compacted ({stuck} kills)"] if stuck else []
+        twice = sum(1 for one in tries if one["asked"] > 1)
+        held = max(one["held"] for one in tries)
+        rows.append(
+            f"| {PEERS[name].says} | {len(tries)} | {states['as before']} | {states['done']} | {sum(wrong.values())} | "
+            f"{'; '.join(words)} | {tries[-1]['gone'] or ''} | {twice or ''} | {f'{held:.0f} s' if held else ''} |"
+        )
+    return "\n".join(rows) + "\n"
+
+
+def _both(found: dict[str, Any]) -> str:
+    rows = ["| session of | summaries paid | in the context | messages twice | messages of a turn missing | what they were told |",
+            "| --- | --: | --: | --: | --: | --- |"]  # fmt: skip
+    for name, both in found["both"].items():
+        told = "; ".join(f"`{error.split(':')[0]}`" for error in both["errors"])
+        rows.append(
+            f"| {PEERS[name].says} | {both['asked']} | {both['summaries']} | {both['doubled'] or ''} | "
+            f"{both['turns lost'] or ''} | {told or 'nothing'} |"
+        )
+    return "\n".join(rows) + "\n"
+
+
+def _machine(found: dict[str, Any]) -> str:
+    facts = {k: v for k, v in found["machine"].items() if k not in ("warning", "settings")}
+    facts |= {"versions": "; ".join(found["versions"].values())}
+    return "| | |\n| --- | --- |\n" + "\n".join(f"| {name} | {value} |" for name, value in facts.items()) + "\n"
+
+
+def as_text(found: dict[str, Any]) -> str:
+    return "\n".join((table(found), behind(found), _growth(found), _kills(found), _both(found)))
+
+
+def _at(line: dict[str, Any]) -> dict[str, float] | None:
+    """At the length of the page, or the longest below it."""
+    reached = [at for at in line["at"] if at["messages"] <= AT]
+    return reached[-1] if reached else None
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1000:,.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms"
+
+
+def _bytes(count: float) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count:.0f} B"

@@ -1,0 +1,1 @@
+"""One module a framework, each imported only in the environment that has it."""

@@ -1,0 +1,68 @@
+"""onefold under Google ADK: `OnefoldSessionService` where another session service was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from google.adk.agents import LlmAgent
+from google.adk.runners import Runner
+from google.genai import types
+
+import onefold
+from bench.peers.conversation import SESSION, Exchange, Left, Summarize
+from bench.peers.stores.google_adk import APP, USER, Scripted, Service
+from bench.peers.stores.onefold_bare import scripted
+from bench.peers.stores.ours import FULL, NEVER, found, opened
+from onefold.integrations.google_adk import OnefoldSessionService
+
+
+class Onefold(Service):
+    """One `append_event` a message, as for the others."""
+
+    def __init__(self) -> None:
+        super().__init__("onefold")
+
+    async def open(self, folder: Path) -> None:
+        self._folder = folder
+        self._service = OnefoldSessionService(folder / "onefold.db", policy=NEVER)
+        await self.begin()
+
+    async def close(self) -> None:
+        self._service.close()
+
+    def settings(self) -> str:
+        return FULL
+
+
+class Compaction:
+    async def fill(self, folder: Path, exchanges: Sequence[Exchange]) -> None:
+        store = Onefold()
+        await store.open(folder)
+        store.began = 1_000_000.0
+        for exchange in exchanges:
+            await store.say(exchange)
+        await store.close()
+
+    async def say(self, folder: Path, turn: Exchange) -> None:
+        """Its turn says it."""
+
+    async def compact(self, folder: Path, turn: Exchange, summarize: Summarize) -> None:
+        with opened(folder) as store:
+            await _turn(store, turn, summarize)
+
+    async def go_on(self, folder: Path, turn: Exchange, summarize: Summarize) -> None:
+        with opened(folder, afterwards=True) as store:
+            await _turn(store, turn, summarize)
+
+    async def left(self, folder: Path) -> Left:
+        return found(folder, f"{APP}/{USER}/{SESSION}")
+
+
+async def _turn(store: onefold.Store, turn: Exchange, summarize: Summarize) -> None:
+    sessions = OnefoldSessionService(store, summarizer=scripted(summarize))
+    agent = LlmAgent(name="agent", model=Scripted(model="scripted", answer=turn.answer))
+    runner = Runner(app_name=APP, agent=agent, session_service=sessions)
+    asked = types.Content(role="user", parts=[types.Part(text=turn.question)])
+    async for _ in runner.run_async(user_id=USER, session_id=SESSION, new_message=asked):
+        pass

@@ -1,0 +1,68 @@
+"""onefold under LangChain: `OnefoldMiddleware` in place of checkpointer and `SummarizationMiddleware`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage
+
+import onefold
+from bench.peers.conversation import SESSION, Exchange, Left, Summarize
+from bench.peers.stores.langgraph import Scripted, tool
+from bench.peers.stores.onefold_bare import scripted
+from bench.peers.stores.ours import FULL, NEVER, found, opened
+from onefold.integrations.langchain import OnefoldMiddleware
+
+
+class Middleware:
+    async def open(self, folder: Path) -> None:
+        self._store = opened(folder, policy=NEVER)
+        self._model = Scripted()
+        middleware = OnefoldMiddleware(self._store, session=SESSION)
+        self._agent = create_agent(self._model, [tool(self._model)], middleware=[middleware])
+
+    async def say(self, exchange: Exchange) -> None:
+        self._model.turn = exchange
+        self._agent.invoke({"messages": [HumanMessage(exchange.question)]})
+
+    async def load(self) -> int:
+        return len(self._store.session(SESSION).context().messages)
+
+    async def close(self) -> None:
+        self._store.close()
+
+    def settings(self) -> str:
+        return FULL
+
+
+class Compaction:
+    async def fill(self, folder: Path, exchanges: Sequence[Exchange]) -> None:
+        own = Middleware()
+        await own.open(folder)
+        for exchange in exchanges:
+            await own.say(exchange)
+        await own.close()
+
+    async def say(self, folder: Path, turn: Exchange) -> None:
+        """Its turn says it."""
+
+    async def compact(self, folder: Path, turn: Exchange, summarize: Summarize) -> None:
+        with opened(folder) as store:
+            await asyncio.to_thread(_turn, store, turn, summarize)
+
+    async def go_on(self, folder: Path, turn: Exchange, summarize: Summarize) -> None:
+        with opened(folder, afterwards=True) as store:
+            await asyncio.to_thread(_turn, store, turn, summarize)
+
+    async def left(self, folder: Path) -> Left:
+        return found(folder, SESSION)
+
+
+def _turn(store: onefold.Store, turn: Exchange, summarize: Summarize) -> None:
+    model = Scripted(turn=turn, calls=False)
+    middleware = OnefoldMiddleware(store, session=SESSION, summarizer=scripted(summarize))
+    agent = create_agent(model, [tool(model)], middleware=[middleware])
+    agent.invoke({"messages": [HumanMessage(turn.question)]})

@@ -1,0 +1,49 @@
+"""Runs each framework's tests and type checks with its own Python: `python -m frameworks [NAME…] [-- OPTIONS]`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from frameworks.environments import FRAMEWORKS, ROOT, CannotInstall, Framework, install
+
+
+def main(arguments: Sequence[str]) -> int:
+    names, options = _split(arguments)
+    if unknown := sorted({*names} - {*FRAMEWORKS}):
+        print(f"no framework {', '.join(unknown)}; there are: {', '.join(FRAMEWORKS)}", file=sys.stderr)
+        return 2
+    came = {name: _tried(FRAMEWORKS[name], options) for name in names or FRAMEWORKS}
+    for name, said in came.items():
+        print(f"{name}: {said or 'passed'}")
+    failed = sum(1 for said in came.values() if said)
+    print(f"frameworks: {len(came) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def _tried(framework: Framework, options: Sequence[str]) -> str:
+    """What is wrong with a framework's tests; nothing if they pass."""
+    print(f"== {framework.name}: {' '.join(framework.packages)}", flush=True)
+    try:
+        install(framework)
+    except CannotInstall as error:
+        return str(error)
+    python = str(framework.python)
+    wrong = []
+    if subprocess.run([python, "-m", "pytest", str(framework.test), *options], cwd=ROOT, check=False).returncode:
+        wrong.append("its tests failed")
+    cache = f"--cache-dir={framework.folder / '.mypy_cache'}"
+    if subprocess.run([python, "-m", "mypy", cache, *framework.typed], cwd=ROOT, check=False).returncode:
+        wrong.append("its types do not fit")
+    return " and ".join(wrong)
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    given = list(arguments)
+    at = given.index("--") if "--" in given else len(given)
+    return given[:at], given[at + 1 :]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,449 @@
+"""OnefoldMiddleware in real agents of LangChain. The model is as strict as a provider about calls and results."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
+from langchain.chat_models import BaseChatModel
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage, messages_from_dict
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+import onefold
+from onefold.integrations.langchain import OnefoldMiddleware
+from tests.helpers import Child, at_barrier, say
+from tests.pages import run_page
+
+ROOT = Path(__file__).parent.parent
+LONG = "word " * 60
+SMALL = onefold.Policy(limits=onefold.Limits(1_500, 100, soft=0.5, hard=0.9), tail_tokens=300, backoff=(0.0,))
+Agent = Any
+
+
+class Strict(BaseChatModel):
+    """Calls `look` for each question and then answers. Refuses what a provider would: a call without its results."""
+
+    seen: list[list[BaseMessage]] = []  # noqa: RUF012  of pydantic: each model has its own
+    summaries: list[str] = []  # noqa: RUF012
+    most: int = 10_000_000
+    fails: bool = False
+    who: str = "call"
+
+    @property
+    def _llm_type(self) -> str:
+        return "strict"
+
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Any:
+        return self
+
+    def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **_: Any) -> ChatResult:
+        if isinstance(messages[0], SystemMessage) and "You write the summary" in messages[0].text:
+            if self.fails:
+                raise ValueError("the model is away")
+            self.summaries.append(messages[1].text)
+            return _said(AIMessage(f"They looked {len(self.summaries)} times, and found nothing so far."))
+        check_pairs(messages)
+        if sum(len(m.text) for m in messages) > self.most:
+            raise ContextOverflowError("prompt is too long")
+        self.seen.append(list(messages))
+        last = messages[-1]
+        if isinstance(last, ToolMessage):
+            return _said(AIMessage(f"It is so: {last.text}"))
+        call = {"name": "look", "args": {"at": last.text}, "id": f"{self.who}-{len(self.seen)}", "type": "tool_call"}
+        return _said(AIMessage("I look.", tool_calls=[call]))
+
+
+def _said(message: AIMessage) -> ChatResult:
+    return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def check_pairs(messages: Sequence[BaseMessage]) -> None:
+    waiting: set[str] = set()
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            assert message.tool_call_id in waiting, f"a result without its call: {message}"
+            waiting.discard(message.tool_call_id)
+            continue
+        assert not waiting, f"calls without results: {waiting}"
+        waiting = {str(c["id"]) for c in message.tool_calls} if isinstance(message, AIMessage) else set()
+    assert not waiting
+
+
+@tool
+def look(at: str) -> str:
+    """Looks at something."""
+    return f"{at[:20]} {LONG}"
+
+
+def agent_of(model: Strict, middleware: OnefoldMiddleware, **more: Any) -> Agent:
+    return create_agent(model, tools=[look], middleware=[middleware], system_prompt="You look at things.", **more)
+
+
+def ask(agent: Agent, words: str, id: str | None = None) -> list[BaseMessage]:
+    came = agent.invoke({"messages": [HumanMessage(words, id=id)]}, {"configurable": {"thread_id": "talk"}})
+    return list(came["messages"])
+
+
+def said(store: onefold.Store, session: str = "talk") -> list[BaseMessage]:
+    """Every message that was ever written to the journal."""
+    bodies = [r.body for r in store.session(session).read() if r.kind == "message"]
+    return messages_from_dict(bodies)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "agent.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[onefold.Store]:
+    with onefold.open(path, policy=SMALL) as opened:
+        yield opened
+
+
+# ---------------------------------------------------------------------- the journal is the record
+
+
+def test_a_conversation_goes_on_where_any_process_left_off(path: Path) -> None:
+    first, second = Strict(seen=[]), Strict(seen=[])
+    middleware = OnefoldMiddleware(path)
+    came = ask(agent_of(first, middleware), "Is the door open?")
+    middleware.close()
+
+    with onefold.open(path) as store:
+        again = ask(agent_of(second, OnefoldMiddleware(store)), "And the window?")
+
+        assert [m.type for m in came] == ["human", "ai", "tool", "ai"]
+        assert again[:4] == came
+        assert second.seen[0][1:] == again[:5]
+        assert said(store) == again
+
+
+def test_what_comes_out_equals_what_went_in(store: onefold.Store) -> None:
+    model = Strict(seen=[])
+    middleware = OnefoldMiddleware(store, session="s")
+    messages: list[Any] = [
+        HumanMessage([{"type": "text", "text": "Ü \ud800"}, {"type": "image_url", "image_url": {"url": "x"}}], id="1"),
+        AIMessage(
+            [{"type": "thinking", "thinking": "…", "signature": "x"}, {"type": "text", "text": "Yes."}],
+            id="2",
+            usage_metadata={"input_tokens": 5, "output_tokens": 7, "total_tokens": 12},
+            response_metadata={"finish_reason": "stop", "n": 2**70},
+            tool_calls=[{"name": "look", "args": {"at": None}, "id": "c", "type": "tool_call"}],
+        ),
+        ToolMessage("none", tool_call_id="c", id="3", artifact={"rows": [1, 2]}, status="error"),
+        HumanMessage("Well?", id="4"),
+    ]
+
+    came = create_agent(model, middleware=[middleware]).invoke({"messages": messages})
+
+    assert came["messages"][:4] == messages
+    assert model.seen[0] == messages
+    assert said(store, "s")[:4] == messages
+
+
+def test_a_message_that_comes_twice_is_written_once_and_one_that_was_changed_counts_as_it_is_now(
+    store: onefold.Store,
+) -> None:
+    model = Strict(seen=[])
+    agent = agent_of(model, OnefoldMiddleware(store))
+    ask(agent, "Is the door open?", id="q1")
+    before = store.session("talk").state.messages
+
+    ask(agent, "Is the door open?", id="q1")
+    ask(agent, "Is the gate open?", id="q1")
+
+    questions = [m.text for m in said(store) if m.type == "human"]
+    assert questions == ["Is the door open?", "Is the gate open?"]
+    assert [m.text for m in model.seen[-1] if m.type == "human"] == ["Is the gate open?"]
+    assert before == 4
+
+
+def test_what_a_tool_keeps_for_the_program_alone_stays_in_the_state(store: onefold.Store) -> None:
+    @tool(response_format="content_and_artifact")
+    def look(at: str) -> tuple[str, object]:
+        """Looks at something."""
+        return "seen", threading.Lock()
+
+    middleware = OnefoldMiddleware(store, session="s")
+    came = create_agent(Strict(seen=[]), tools=[look], middleware=[middleware]).invoke(
+        {"messages": [HumanMessage("Look.", id="1")]}
+    )
+
+    assert came["messages"][2].artifact is not None
+    (result,) = [m for m in said(store, "s") if isinstance(m, ToolMessage)]
+    assert (result.text, result.artifact) == ("seen", None)
+
+
+def test_without_a_session_nothing_is_asked(store: onefold.Store) -> None:
+    model = Strict(seen=[])
+
+    with pytest.raises(onefold.OnefoldError, match="which session this run belongs to"):
+        agent_of(model, OnefoldMiddleware(store)).invoke({"messages": [HumanMessage("?")]})
+
+    assert model.seen == []
+
+
+# ---------------------------------------------------------------------- it compacts by itself
+
+
+@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["alone", "with a checkpointer"])
+def test_it_compacts_by_itself_with_the_model_it_was_given_and_nothing_is_lost(
+    store: onefold.Store, checkpointer: Any
+) -> None:
+    model = Strict(seen=[], summaries=[])
+    agent = agent_of(model, OnefoldMiddleware(store, model), checkpointer=checkpointer)
+
+    for n in range(12):
+        came = ask(agent, f"Question {n}: {LONG}")
+
+    state = store.session("talk").state
+    everything = said(store)
+    assert state.committed > 1
+    assert len(model.summaries) >= state.committed
+    assert [m.text.split(":")[0] for m in everything if m.type == "human"] == [f"Question {n}" for n in range(12)]
+    assert len({m.id for m in everything}) == len(everything) == 48
+    assert len(came) < 48
+    assert "They looked" in came[0].text
+    assert came[-1].text.startswith("It is so: Question 11")
+    for seen in model.seen:
+        assert sum(len(m.text) for m in seen) // 4 < SMALL.of().hard_tokens + 200
+
+
+def test_the_state_of_a_checkpointer_is_made_small_too(store: onefold.Store) -> None:
+    model, saver = Strict(seen=[], summaries=[]), InMemorySaver()
+    agent = agent_of(model, OnefoldMiddleware(store, model), checkpointer=saver)
+
+    for n in range(12):
+        ask(agent, f"Question {n}: {LONG}")
+
+    kept = agent.get_state({"configurable": {"thread_id": "talk"}}).values["messages"]
+    assert len(kept) < 24
+    assert len(said(store)) == 48
+
+
+def test_a_window_that_the_model_is_known_to_have_is_kept(path: Path) -> None:
+    model = Strict(seen=[], summaries=[], profile={"max_input_tokens": 2_000})
+    with onefold.open(path) as store:
+        agent = agent_of(model, OnefoldMiddleware(store, model))
+
+        for n in range(12):
+            ask(agent, f"Question {n}: {LONG}")
+
+        assert store.session("talk").state.committed > 0
+
+
+def test_a_context_that_the_provider_refuses_is_made_smaller_and_asked_again(path: Path) -> None:
+    model = Strict(seen=[], most=3_000)
+    with onefold.open(path, policy=onefold.Policy(tail_tokens=200, backoff=(0.0,))) as store:
+        agent = agent_of(
+            model, OnefoldMiddleware(store, summarizer=lambda m: f"They looked up to {m.records[-1].number}.")
+        )
+
+        for n in range(6):
+            came = ask(agent, f"Question {n}: {LONG}")
+
+        assert store.session("talk").state.committed > 0
+        assert came[-1].text.startswith("It is so: Question 5")
+        assert len(said(store)) == 24
+
+
+# ---------------------------------------------------------------------- with an event loop
+
+
+def test_everything_is_the_same_when_awaited_and_the_loop_goes_on_meanwhile(store: onefold.Store) -> None:
+    async def main() -> None:
+        model, ticks = Strict(seen=[]), asyncio.Event()
+
+        async def summarize(material: onefold.Material) -> str:
+            ticks.clear()
+            await asyncio.wait_for(ticks.wait(), 10)  # set by another task of this loop
+            return f"They looked, up to {material.records[-1].number}, and found nothing."
+
+        async def tick() -> None:
+            while True:
+                ticks.set()
+                await asyncio.sleep(0)
+
+        agent = agent_of(model, OnefoldMiddleware(store, summarizer=summarize))
+        ticking = asyncio.create_task(tick())
+        for n in range(8):
+            given = {"messages": [HumanMessage(f"Question {n}: {LONG}")]}
+            came = await agent.ainvoke(given, {"configurable": {"thread_id": "talk"}})
+        ticking.cancel()
+
+        assert came["messages"][-1].text.startswith("It is so: Question 7")
+        assert len(said(store)) == 32
+        assert store.session("talk").state.committed > 0
+
+    asyncio.run(main())
+
+
+def test_a_summary_is_not_streamed_as_if_the_agent_had_said_it(store: onefold.Store) -> None:
+    async def main() -> list[str]:
+        model = Strict(seen=[], summaries=[])
+        agent = agent_of(model, OnefoldMiddleware(store, model))
+        streamed: list[str] = []
+        for n in range(8):
+            given = {"messages": [HumanMessage(f"Question {n}: {LONG}")]}
+            config = {"configurable": {"thread_id": "talk"}}
+            async for chunk, _ in agent.astream(given, config, stream_mode="messages"):
+                streamed += [chunk.text] if isinstance(chunk, AIMessage) and chunk.id else []
+        assert model.summaries
+        return streamed
+
+    streamed = asyncio.run(main())
+
+    assert any(text.startswith("It is so") for text in streamed)
+    assert not any(text.startswith("They looked") for text in streamed)
+
+
+# ---------------------------------------------------------------------- when something fails
+
+
+def test_a_summarizer_that_fails_costs_nothing_until_the_context_is_full_and_then_says_why(
+    store: onefold.Store,
+) -> None:
+    model = Strict(seen=[], summaries=[], fails=True)
+    agent = agent_of(model, OnefoldMiddleware(store, model))
+
+    with pytest.raises(onefold.TooLarge, match="the model is away"):
+        [ask(agent, f"Question {n}: {LONG}") for n in range(12)]
+
+    assert len(model.seen) > 4
+    written = said(store)
+    assert len({m.id for m in written}) == len(written)
+    model.fails = False
+    store.session("talk").compact(onefold.extract)
+    assert ask(agent, "And now?")[-1].text.startswith("It is so: And now?")
+
+
+def test_a_store_that_is_away_is_said_before_the_model_is_asked(tmp_path: Path) -> None:
+    model = Strict(seen=[])
+    agent = agent_of(model, OnefoldMiddleware(tmp_path / "nowhere" / "agent.db"))
+
+    with pytest.raises(onefold.StoreError):
+        ask(agent, "Is the door open?")
+
+    assert model.seen == []
+
+
+def test_an_answer_of_the_store_that_is_lost_writes_nothing_twice(
+    store: onefold.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store cannot tell whether it wrote, each time: it is asked again."""
+    backend = store.journal.backend
+    write, lost = type(backend).write, [False]
+
+    def forgetful(self: Any, session: str, work: Any, **options: Any) -> Any:
+        done = write(self, session, work, **options)
+        lost[0] = type(done) is tuple and not lost[0]
+        if lost[0]:
+            raise onefold.OutcomeUnknown("the disk answers nothing; repeat with the same key")
+        return done
+
+    monkeypatch.setattr(type(backend), "write", forgetful)
+
+    ask(agent_of(Strict(seen=[]), OnefoldMiddleware(store)), "Is the door open?")
+
+    assert [m.type for m in said(store)] == ["human", "ai", "tool", "ai"]
+
+
+def test_a_call_whose_run_died_gets_a_result_that_says_so(store: onefold.Store) -> None:
+    class Dies(AgentMiddleware[Any, Any]):
+        def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+            raise SystemError("killed")
+
+    model = Strict(seen=[])
+    dying = create_agent(model, tools=[look], middleware=[OnefoldMiddleware(store, session="talk"), Dies()])
+    with pytest.raises(SystemError):
+        dying.invoke({"messages": [HumanMessage("Is the door open?", id="q")]})
+
+    came = ask(agent_of(model, OnefoldMiddleware(store)), "Well?")
+
+    (call,) = [m for m in came if isinstance(m, ToolMessage) and m.tool_call_id == "call-1"]
+    assert "no result" in call.text
+    assert not any("no result" in m.text for m in said(store))
+
+
+# ---------------------------------------------------------------------- two processes
+
+
+def talk(path: str, name: str, rounds: int, in_turns: bool) -> None:
+    """What each of two processes does: a run of its own agent, at the same time as the other's, again and again."""
+    model = Strict(seen=[], summaries=[], who=name)
+    with onefold.open(path, policy=SMALL) as store:
+        session = store.session("talk")
+        agent = agent_of(model, OnefoldMiddleware(store, model))
+        for n in range(rounds):
+            at_barrier()
+            with session.turn(owner=name) if in_turns else contextlib.nullcontext():
+                ask(agent, f"{name} {n}: {LONG}", id=f"{name}-question-{n}")
+        say("done")
+
+
+@pytest.mark.parametrize("in_turns", [False, True], ids=["as they come", "in turns"])
+def test_two_processes_in_one_session_lose_nothing_and_make_no_fork(path: Path, in_turns: bool) -> None:
+    rounds, names = 4, ("anna", "berta")
+    with onefold.open(path, policy=SMALL) as store:
+        session = store.session("talk")
+        children = [
+            Child("talk", module=__name__, path=str(path), name=n, rounds=rounds, in_turns=in_turns) for n in names
+        ]
+        with children[0], children[1]:
+            for _ in range(rounds):
+                for child in children:
+                    child.hear("ready")
+                for child in children:
+                    child.say("go")
+            for child in children:
+                child.hear("done")
+
+        written = said(store)
+        assert len({m.id for m in written}) == len(written)
+        for name in names:
+            questions = [m.id for m in written if m.type == "human" and str(m.id).startswith(name)]
+            assert questions == [f"{name}-question-{n}" for n in range(rounds)]
+        calls = [str(c["id"]) for m in written if isinstance(m, AIMessage) for c in m.tool_calls]
+        results = [m.tool_call_id for m in written if isinstance(m, ToolMessage)]
+        assert sorted(calls) == sorted(results)
+        assert len({*calls}) == len(calls) >= 2 * rounds
+        if in_turns:
+            assert [m.type for m in written] == ["human", "ai", "tool", "ai"] * 2 * rounds
+        segments = session.segments()
+        assert [s.base for s in segments[1:]] == [s.number for s in segments[:-1]]
+        assert session.state.committed > 0
+        assert store.verify().healthy
+
+
+# ---------------------------------------------------------------------- what is shown to people
+
+
+def test_the_page_holds(tmp_path: Path) -> None:
+    run_page(ROOT / "docs/how-to-langchain.md", tmp_path)
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples/langchain_agent.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "in the journal" in done.stdout

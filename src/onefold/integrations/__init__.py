@@ -1,0 +1,1 @@
+"""One module a framework. Each is an extra, imports its framework, and nothing else here imports it."""

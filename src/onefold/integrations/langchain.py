@@ -1,0 +1,322 @@
+"""A middleware for LangChain's `create_agent`, in place of `SummarizationMiddleware`: the journal is the record.
+
+Whatever comes into an agent's state is written to the session, once, by its id. Before each call of the model the state
+becomes the session's context: what any process said before, with a summary in place of what was compacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from anyio import to_thread
+from langchain.agents.middleware.types import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain.chat_models import BaseChatModel, init_chat_model
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+    message_to_dict,
+    messages_from_dict,
+)
+from langgraph.config import get_config
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.runtime import Runtime
+
+from onefold import Compactor, Context, Limits, Policy, Session, aio
+from onefold.aio.threads import in_thread
+from onefold.compaction.summarizers import Summarizer
+from onefold.errors import InvalidMessage, OnefoldError
+from onefold.integrations.common import Place, StoreOrAddress, Told, by_model, overflowed
+from onefold.integrations.handles import Handles
+from onefold.integrations.once import append_new
+from onefold.messages import encode
+from onefold.model import Json
+
+FORMAT = "langchain"
+OURS = "onefold:"
+"""How the ids of messages begin that no record holds: a summary, notes, facts, a result that never came."""
+_QUIET: Any = {"tags": ["nostream"], "metadata": {"lc_source": "summarization"}}
+"""The summarizer's words are not the agent's: they are not streamed with them."""
+
+
+class OnefoldMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+    """Give it to `create_agent(middleware=[…])`, first in the list, so that it sees messages as the others leave them.
+
+    The session is `session`, or else the `thread_id` of the run's config. Summaries are written by `summarizer`, or by
+    `model`, a chat model or its name; without either by `onefold.extract`. Without a `policy` the store's holds, with
+    the window of `model`, if that is known.
+    """
+
+    def __init__(
+        self,
+        store: StoreOrAddress,
+        model: str | BaseChatModel | None = None,
+        *,
+        session: str | None = None,
+        summarizer: Summarizer | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        super().__init__()
+        self._place = Place(store)
+        self._model = init_chat_model(model) if isinstance(model, str) else model
+        self._summarizer = summarizer
+        self._session = session
+        self._policy = policy
+        self._sync: _Sync | None = None
+        self._async: _Async | None = None
+
+    def close(self) -> None:
+        """Closes the store, if it was opened here."""
+        self._place.close()
+
+    # ------------------------------------------------------------------ for `invoke` and `stream`
+
+    def before_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Writes what is new, and puts what the model is to be sent in place of the state's messages."""
+        blocking, messages = self._blocking(), state["messages"]
+        session = blocking.session(self._id())
+        record(session, messages)
+        asked = blocking.compactor.before_turn if _begins(messages) else blocking.compactor.mid_turn
+        return _update(messages, asked(session, usage=_usage(messages)))
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Asks again with a smaller context, when the provider says that this one is too long for it."""
+        while True:
+            try:
+                return handler(request)
+            except Exception as error:
+                if not _overflowed(error):
+                    raise
+                blocking = self._blocking()
+                context = blocking.compactor.after_overflow(blocking.session(self._id()), error)
+                request = request.override(messages=_spoken(_messages(context, request.messages)))
+
+    def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """Writes the answer before anybody acts on it."""
+        record(self._blocking().session(self._id()), state["messages"])
+
+    def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """Writes what came last without going to the model: the result of a tool that ends the run."""
+        record(self._blocking().session(self._id()), state["messages"])
+
+    # ------------------------------------------------------------------ for `ainvoke` and `astream`
+
+    async def abefore_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        awaiting, messages = await self._awaiting(), state["messages"]
+        session = await awaiting.session(self._id())
+        await in_thread(partial(record, session._session, messages))
+        asked = awaiting.compactor.before_turn if _begins(messages) else awaiting.compactor.mid_turn
+        return _update(messages, await asked(session, usage=_usage(messages)))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        while True:
+            try:
+                return await handler(request)
+            except Exception as error:
+                if not _overflowed(error):
+                    raise
+                awaiting = await self._awaiting()
+                context = await awaiting.compactor.after_overflow(await awaiting.session(self._id()), error)
+                request = request.override(messages=_spoken(_messages(context, request.messages)))
+
+    async def aafter_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        session = await (await self._awaiting()).session(self._id())
+        await in_thread(partial(record, session._session, state["messages"]))
+
+    async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        await self.aafter_model(state, runtime)
+
+    # ------------------------------------------------------------------ small parts
+
+    def _id(self) -> str:
+        if self._session is not None:
+            return self._session
+        thread = get_config().get("configurable", {}).get("thread_id")
+        if thread is None:
+            raise OnefoldError(
+                "OnefoldMiddleware does not know which session this run belongs to: give it session=…, or invoke the "
+                'agent with config={"configurable": {"thread_id": …}}'
+            )
+        return str(thread)
+
+    def _blocking(self) -> _Sync:
+        if self._sync is None:
+            store = self._place.opened()
+            compactor = Compactor(store, self._summarizes(_in_a_thread), self._limits(store.policy))
+            self._sync = _Sync(store.session, compactor)
+        return self._sync
+
+    async def _awaiting(self) -> _Async:
+        if self._async is None:
+            store = await self._place.store()
+            compactor = aio.Compactor(store, self._summarizes(_in_the_loop), self._limits(store.policy))
+            self._async = _Async(store.session, compactor)
+        return self._async
+
+    def _summarizes(self, ask: Callable[[BaseChatModel, list[BaseMessage]], Awaitable[Any]]) -> Summarizer | None:
+        if self._summarizer is not None or self._model is None:
+            return self._summarizer
+        return by_model(_name(self._model), partial(_asked, self._model, ask), window=_window(self._model) or 100_000)
+
+    def _limits(self, of_store: Policy) -> Policy:
+        window = _window(self._model)
+        if self._policy is not None or of_store.limits is not None or window is None:
+            return self._policy or of_store
+        return replace(of_store, limits=Limits(window, min(8_000, window // 8)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sync:
+    made: Callable[[str], Session]
+    compactor: Compactor
+    handles: Handles[Session] = field(default_factory=Handles)
+
+    def session(self, id: str) -> Session:
+        return self.handles.get(id) or self.handles.keep(id, self.made(id))
+
+
+@dataclass(frozen=True, slots=True)
+class _Async:
+    made: Callable[[str], Awaitable[aio.Session]]
+    compactor: aio.Compactor
+    handles: Handles[aio.Session] = field(default_factory=Handles)
+
+    async def session(self, id: str) -> aio.Session:
+        return self.handles.get(id) or self.handles.keep(id, await self.made(id))
+
+
+# ---------------------------------------------------------------------- from the state to the journal
+
+
+def record(session: Session, messages: Sequence[BaseMessage]) -> None:
+    """Writes messages that are not in the journal yet, by their ids. One that was changed since is written again."""
+    new = [(f"message-{m.id}" if m.id else None, _body(m)) for m in messages if _is_said(m)]
+    append_new(session, new, FORMAT, changes=True)
+
+
+def _is_said(message: BaseMessage) -> bool:
+    return not isinstance(message, RemoveMessage) and not (message.id or "").startswith(OURS)
+
+
+def _body(message: BaseMessage) -> Json:
+    body = message_to_dict(message)
+    try:
+        encode(body["data"].get("artifact"))
+    except InvalidMessage:  # what a tool keeps for the program and the model never sees: it stays in the agent's state
+        body["data"]["artifact"] = None
+    return body
+
+
+# ---------------------------------------------------------------------- from the journal to the state
+
+
+def _update(messages: Sequence[AnyMessage], context: Context) -> dict[str, Any] | None:
+    wanted = _messages(context, messages)
+    if wanted == list(messages):
+        return None
+    return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *wanted]}
+
+
+def _messages(context: Context, state: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """A context as LangChain's messages. Those that the state has stay the objects they are; of one that was changed,
+    the newest counts, in the place of the first. Every call has a result: no provider takes one without."""
+    known = {m.id: m for m in state if m.id}
+    told: dict[str, AnyMessage] = {}
+    for at, body in enumerate(context.to(FORMAT)):
+        message: Any = messages_from_dict([body])[0]
+        message.id = message.id or f"{OURS}{context.segment}:{at}"
+        told[message.id] = known.get(message.id, message)
+    return _answered(list(told.values()))
+
+
+def _answered(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """With a result for each call that another run of this session is still at."""
+    whole: list[AnyMessage] = []
+    for at, message in enumerate(messages):
+        whole.append(message)
+        if not isinstance(message, AIMessage):
+            continue
+        results = _results_behind(messages, at)
+        for call in (*message.tool_calls, *message.invalid_tool_calls):
+            if call["id"] and call["id"] not in results:
+                said = "(no result yet: another run of this session is at it)"
+                whole.append(ToolMessage(said, tool_call_id=call["id"], id=f"{OURS}{call['id']}", status="error"))
+    return whole
+
+
+def _results_behind(messages: Sequence[AnyMessage], at: int) -> set[str]:
+    found: set[str] = set()
+    for message in messages[at + 1 :]:
+        if not isinstance(message, ToolMessage):
+            break
+        found.add(message.tool_call_id)
+    return found
+
+
+def _spoken(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """A request has its system prompt apart."""
+    return [m for m in messages if not isinstance(m, SystemMessage)]
+
+
+def _begins(messages: Sequence[AnyMessage]) -> bool:
+    return not messages or isinstance(messages[-1], HumanMessage)
+
+
+def _usage(messages: Sequence[AnyMessage]) -> int | None:
+    """What the provider said of its last input."""
+    for message in reversed(messages):
+        if isinstance(message, AIMessage):
+            return message.usage_metadata["input_tokens"] if message.usage_metadata else None
+    return None
+
+
+# ---------------------------------------------------------------------- the chat model
+
+
+async def _asked(
+    model: BaseChatModel,
+    ask: Callable[[BaseChatModel, list[BaseMessage]], Awaitable[Any]],
+    system: str,
+    user: str,
+    limit: int,
+) -> Told:
+    answer = await ask(model, [SystemMessage(system), HumanMessage(user)])
+    usage = answer.usage_metadata or {}
+    ended = {answer.response_metadata.get(name) for name in ("finish_reason", "stop_reason")}
+    cut_off = bool(ended & {"length", "max_tokens", "MAX_TOKENS"})
+    return Told(answer.text, usage.get("input_tokens"), usage.get("output_tokens"), cut_off)
+
+
+async def _in_the_loop(model: BaseChatModel, messages: list[BaseMessage]) -> Any:
+    return await model.ainvoke(messages, config=_QUIET)
+
+
+async def _in_a_thread(model: BaseChatModel, messages: list[BaseMessage]) -> Any:
+    """Of a program without an event loop: its clients are not for one."""
+    return await to_thread.run_sync(partial(model.invoke, messages, config=_QUIET))
+
+
+def _name(model: BaseChatModel) -> str:
+    return str(getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__)
+
+
+def _window(model: BaseChatModel | None) -> int | None:
+    profile = getattr(model, "profile", None)
+    window = profile.get("max_input_tokens") if isinstance(profile, dict) else None
+    return window if isinstance(window, int) and window > 0 else None
+
+
+def _overflowed(error: Exception) -> bool:
+    """LangChain has an error of its own for it, in newer versions and for some providers."""
+    return any(kind.__name__ == "ContextOverflowError" for kind in type(error).__mro__) or overflowed(error)

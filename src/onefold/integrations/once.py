@@ -1,0 +1,66 @@
+"""Messages that have ids of their own: each is written once, however often a framework hands it over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onefold.errors import OutcomeUnknown
+from onefold.journal.refusals import check_name
+from onefold.journal.seam import Transaction
+from onefold.journal.view import known
+from onefold.messages import digest
+from onefold.model import ERASED, Draft, Ids, Json, random_id
+from onefold.session import Session
+
+
+def append_new(
+    session: Session,
+    messages: Sequence[tuple[str | None, Json]],
+    format: str,
+    *,
+    changes: bool = False,
+    ids: Ids = random_id,
+) -> tuple[int, ...]:
+    """Appends those whose id is not in the journal yet, all or none, and gives their numbers.
+
+    A message without an id is appended as it comes. One whose id is there with other content is passed over, or with
+    `changes` written as well, once for each content. If the store cannot tell whether it was written, it is asked
+    again; `OutcomeUnknown` is raised only if it cannot tell then either.
+    """
+    if not messages:
+        return ()
+    own = [key if key is not None else f"append-{ids()}" for key, _ in messages]
+    for key in own:
+        check_name("key", key)
+    made = session._drafts([m for _, m in messages], format, None)
+    drafts = [d._replace(key=key) for d, key in zip(made, own, strict=True)]
+
+    def work(tx: Transaction) -> tuple[int, ...]:
+        state = known(tx, session.id)
+        first = state.last + 1
+        for draft in drafts:
+            if (new := _new(tx, session.id, draft, changes)) is not None:
+                state = session._journal.add(tx, state, new)
+        if state.last >= first:
+            tx.put_session(state)
+        return tuple(range(first, state.last + 1))
+
+    size = sum(len(d.data) for d in drafts)
+    try:
+        numbers = session._journal.backend.write(session.id, work, size=size)
+    except OutcomeUnknown:
+        numbers = session._journal.backend.write(session.id, work, size=size)
+    if numbers:
+        session._wrote_up_to(numbers)
+    return numbers
+
+
+def _new(tx: Transaction, session: str, draft: Draft, changes: bool) -> Draft | None:
+    """The draft as it is to be written; None if it was, or was erased since."""
+    if draft.key is None or (use := tx.key(session, draft.key)) is None:
+        return draft
+    content = digest("", draft.kind, draft.format, draft.body)
+    if not changes or use.digest in (content, ERASED):
+        return None
+    changed = draft._replace(key=f"{draft.key}#{content[:16]}")
+    return changed if changed.key is not None and tx.key(session, changed.key) is None else None

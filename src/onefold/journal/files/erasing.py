@@ -1,0 +1,136 @@
+"""Taking content out of files for good: the one case in which a file is written anew.
+
+What is to be done is written down first, in a file of its own that says nothing of the content. The transaction's own
+records are the commit. A crash between the two and the end is finished by whoever comes next: if the records are there
+the lines are replaced, and if not, nothing happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import orjson
+
+from onefold.journal.files import layout
+from onefold.journal.files.catching import Folder
+from onefold.journal.files.lines import lines, parsed, written
+from onefold.journal.files.rows import Change, Place
+from onefold.messages import encode
+from onefold.model import Ids, Record
+
+_BLOCK = 1 << 20
+
+
+def intend(folder: Folder, change: Change, names: Ids) -> Path:
+    """Writes down which lines are to be replaced by which, and the record that says that it happens."""
+    new = {str(number): written(record, data).decode() for number, (record, data) in change.rewritten.items()}
+    path = folder.path / f"erase-{names()}.json"
+    folder.disk.write_new(path, orjson.dumps({"commit": change.added[-1][0].id, "lines": new}))
+    folder.disk.fsync_folder(folder.path)
+    return path
+
+
+def intentions(folder: Folder) -> list[Path]:
+    return [folder.path / name for name in folder.listing() or () if layout.is_intention(name)]
+
+
+def finish(folder: Folder, names: Ids) -> bool:
+    """Does what was intended, where it was committed, and forgets what was not. True if there was anything to do."""
+    found = intentions(folder)
+    for path in found:
+        try:
+            said = orjson.loads(folder.disk.read_whole(path))
+            commit, new = str(said["commit"]), [str(line).encode() for line in said["lines"].values()]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            commit, new = "", []  # torn, so that nothing was committed after it
+        if commit and _is_there(folder, commit):
+            for _ in replace_lines(folder, new, names):
+                pass
+        folder.disk.unlink(path)
+        folder.disk.fsync_folder(folder.path)
+    return bool(found)
+
+
+def replace_lines(folder: Folder, new: list[bytes], names: Ids) -> Iterator[int]:
+    """Writes those files anew that have lines of the same numbers, and says which, each when it is done."""
+    by_number = {(record := parsed(line).record).number: record for line in new}
+    for base in folder.bases():
+        if _replace_in(folder, folder.path / layout.file_name(base), by_number, names):
+            yield base
+
+
+def places(folder: Folder, base: int) -> Iterator[tuple[int, Place]]:
+    """Where the records of a file are."""
+    fd = folder.disk.open(folder.path / layout.file_name(base))
+    try:
+        for offset, line in lines(folder.disk, fd):
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                yield parsed(line).record.number, Place(base, offset, len(line))
+    finally:
+        folder.disk.close(fd)
+
+
+def _replace_in(folder: Folder, path: Path, new: dict[int, Record], names: Ids) -> bool:
+    disk = folder.disk
+    beside = folder.path / f".erased-{names()}"
+    fd = disk.open(path)
+    try:
+        if not any(_replaced(line, new) != line for _, line in lines(disk, fd)):
+            return False
+        copy = disk.create(beside)
+        try:
+            end = 0
+            for some in _in_blocks(_replaced(line, new) for _, line in lines(disk, fd)):
+                disk.write(copy, some, end)
+                end += len(some)
+            disk.fsync(copy)
+        finally:
+            disk.close(copy)
+        disk.rename(beside, path)
+        disk.fsync_folder(folder.path)
+    finally:
+        disk.close(fd)
+        with contextlib.suppress(FileNotFoundError):
+            disk.unlink(beside)
+    return True
+
+
+def _replaced(line: bytes, new: dict[int, Record]) -> bytes:
+    """A line, or the one in its place; what is no record stays as it is."""
+    try:
+        said = parsed(line)
+    except (ValueError, TypeError, KeyError):
+        return line
+    record = new.get(said.record.number)
+    return line if record is None else written(record, encode(record.body), more=said.more, session=said.session)
+
+
+def _in_blocks(some: Iterable[bytes]) -> Iterator[bytes]:
+    block: list[bytes] = []
+    size = 0
+    for line in some:
+        block.append(line)
+        size += len(line)
+        if size >= _BLOCK:
+            yield b"".join(block)
+            block, size = [], 0
+    yield b"".join(block)
+
+
+def _is_there(folder: Folder, id: str) -> bool:
+    """Whether a record was committed. It opened a segment, so it is near the beginning of a file."""
+    return any(_has(folder, base, id) for base in reversed(folder.bases()))
+
+
+def _has(folder: Folder, base: int, id: str) -> bool:
+    fd = folder.disk.open(folder.path / layout.file_name(base))
+    try:
+        for _, line in lines(folder.disk, fd):
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                if line.endswith(b"\n") and parsed(line).record.id == id:
+                    return True
+    finally:
+        folder.disk.close(fd)
+    return False

@@ -1,0 +1,168 @@
+"""One process at a time writes to a store of files, and whoever comes next knows what the one before was about.
+
+The lock itself is filelock's, on a descriptor that stays open: its path locks poll and open the file anew for every
+turn. They are asked for here without waiting; the order of those who wait is kept by the same gate as SQLite stores
+have. The lock file carries a note of the sessions that its last holder wrote to.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from pathlib import Path
+
+import orjson
+from filelock import lock_descriptor, unlock_descriptor
+
+from onefold.errors import StoreDamaged, StoreError, StoreUnavailable
+from onefold.journal.files.disk import FILE_MODE
+from onefold.journal.sqlite.gate import Gate
+
+PATIENCE = 30.0
+_AGAIN = 0.01
+_LOOKING = 5.0
+_NOTE = 4096
+
+
+class StoreLock:
+    def __init__(self, path: Path, turns: Path, token: str) -> None:
+        self._path = path
+        self._gate = Gate(str(turns))
+        self._in_turn = False
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        self._token = token
+        self._own = b""
+        """The note of this process, while all of what it names is surely in the index."""
+
+    def check(self) -> None:
+        """Refuses a lock that does not keep others out, as on a file system that only pretends to have them."""
+        if not self._try():
+            return  # somebody holds it, so it keeps out
+        other = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if lock_descriptor(other, blocking=False):
+                raise StoreError(
+                    f"{self._path}: two holders got one lock, so the locks of this file system cannot be trusted. "
+                    "Keep the store on a local disk"
+                )
+        finally:
+            os.close(other)
+            unlock_descriptor(self._fd)
+
+    def enter(self) -> None:
+        """Waits for this process's turn."""
+        self._in_turn = self._gate.enter()
+        try:
+            if not self._try():
+                self._wait()
+        except BaseException:
+            self._leave_gate()
+            raise
+
+    def leave(self) -> None:
+        try:
+            unlock_descriptor(self._fd)
+        finally:
+            self._leave_gate()
+
+    def close(self) -> None:
+        """Closes, and never unlocks: in a forked child the lock is still the parent's."""
+        self._gate.close()
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    # ------------------------------------------------------------------ the note
+
+    def left(self) -> list[str] | None:
+        """The sessions that the last holder wrote to, if that was not this process or it did not come to an end. None:
+        nobody can say, so look at all."""
+        note = os.pread(self._fd, _NOTE, 0)
+        if not note or (self._own and note.startswith(self._own)):
+            return []
+        while b"\n" not in note:
+            more = os.pread(self._fd, _NOTE, len(note))
+            if not more:
+                return None
+            note += more
+        try:
+            sessions: list[str] = orjson.loads(note[: note.index(b"\n")])["sessions"]
+        except (ValueError, KeyError, TypeError):
+            return None
+        return sessions
+
+    def note(self, sessions: list[str]) -> None:
+        """Says what is about to be written to. Not synced: after a power loss whoever opens the store looks at all."""
+        note = orjson.dumps({"by": self._token, "sessions": sessions}) + b"\n"
+        if note != self._own:
+            self._own = b""
+            os.pwrite(self._fd, note, 0)
+            self._own = note
+
+    def doubt(self) -> None:
+        """What the note names may not be in the index: whoever is next looks, this process included."""
+        self._own = b""
+
+    # ------------------------------------------------------------------ waiting
+
+    def _try(self) -> bool:
+        try:
+            return lock_descriptor(self._fd, blocking=False)
+        except OSError as error:
+            raise StoreError(
+                f"{self._path} cannot be locked ({error}); keep the store on a local disk that has locks"
+            ) from error
+
+    def _wait(self) -> None:
+        """Only behind a process that went without the gate, or was stopped inside."""
+        ends = time.monotonic() + PATIENCE
+        pause = threading.Event()
+        while not self._try():
+            if time.monotonic() > ends:
+                raise StoreUnavailable(
+                    f"{self._path.parent.parent}: another process has held the write lock for {PATIENCE:.0f} s; "
+                    "nothing was written. Look for one that is stopped"
+                )
+            pause.wait(_AGAIN)
+
+    def _leave_gate(self) -> None:
+        if self._in_turn:
+            self._in_turn = False
+            self._gate.leave()
+
+
+class Users:
+    """Who has the index open. Only one that is alone with it may put another in its place."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+
+    def come(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def go(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def alone(self, store: str) -> None:
+        """Waits a little for those who only look at it."""
+        ends = time.monotonic() + _LOOKING
+        pause = threading.Event()
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > ends:
+                    raise StoreDamaged(
+                        f"{store}: its index has to be made anew, and other processes have it open. Nothing of the "
+                        "sessions is lost: end those processes, then open the store again"
+                    ) from None
+                pause.wait(_AGAIN)
+            else:
+                return
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)

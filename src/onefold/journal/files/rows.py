@@ -1,0 +1,280 @@
+"""One transaction: the rows of an index, and lines of files that are read, or wait to be written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+
+from onefold.errors import StoreDamaged
+from onefold.journal.files import layout
+from onefold.journal.files.disk import Disk
+from onefold.journal.files.engine import index_queries
+from onefold.journal.files.lines import parsed, written
+from onefold.journal.sqlite.rows import EVERYTHING, MOST, Known, SqliteTransaction
+from onefold.model import SEGMENT_OPENED, Record
+
+_RUN = 4 << 20
+"""How many bytes of lines that stand side by side are read at once."""
+
+
+class Place(NamedTuple):
+    """Where a line is: the base that its file is named by, the offset in it, and the length."""
+
+    base: int
+    offset: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+    def __str__(self) -> str:
+        return f"{self.base} {self.offset} {self.length}"
+
+
+def place(text: str) -> Place:
+    base, offset, length = text.split(" ")
+    return Place(int(base), int(offset), int(length))
+
+
+class Shifted(Exception):
+    """A line is not where the index says: a file was written anew, or changed by hand."""
+
+    def __init__(self, session: str, path: Path, at: Place, why: str) -> None:
+        super().__init__(f"session {session!r}: {path}: {why}")
+        self.session, self.path, self.at, self.why = session, path, at, why
+
+
+class FilesKnown(Known):
+    """And where the files of sessions end, as long as nobody else writes."""
+
+    __slots__ = ("ends", "sound")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: dict[str, tuple[int, int]] = {}
+        self.sound: set[str] = set()
+        """Sessions whose files have nothing wrong."""
+
+    def copy(self) -> FilesKnown:
+        other = FilesKnown()
+        other.states.update(self.states)
+        other.sids.update(self.sids)
+        other.rows.update(self.rows)
+        other.ends.update(self.ends)
+        other.sound.update(self.sound)
+        return other
+
+    def clear(self) -> None:
+        super().clear()
+        self.ends.clear()
+        self.sound.clear()
+
+
+class Change:
+    """What transactions have done to one session, and is not on disk yet."""
+
+    __slots__ = ("added", "ends", "fresh", "line", "opens", "rewritten", "wiped")
+
+    def __init__(self, ends: tuple[int, int] | None) -> None:
+        self.ends = ends
+        """The file in force and where it ends; None for a session that has none."""
+        self.added: list[tuple[Record, str]] = []
+        self.fresh: dict[int, Record] = {}
+        """Records as they will be, by number: those that were added, and those that were rewritten."""
+        self.line = b""
+        """The line of what was added, if it is one alone and has its place already."""
+        self.opens: int | None = None
+        """The base of the first segment that was opened: what was added goes into a file of that name."""
+        self.rewritten: dict[int, tuple[Record, str]] = {}
+        self.wiped: tuple[str, ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether it does nothing but add lines to the end of a file."""
+        return self.opens is None and not self.rewritten and not self.wiped
+
+
+class FilesTransaction(SqliteTransaction):
+    """What one operation sees and writes. The `body` of a row is the place of the record's line."""
+
+    known: FilesKnown
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        now: float,
+        known: FilesKnown | None,
+        disk: Disk,
+        root: Path,
+        *,
+        earlier: dict[str, Change] | None = None,
+        sure: bool = True,
+    ) -> None:
+        super().__init__(connection, now, known or FilesKnown())
+        self._queries = index_queries()
+        self._disk = disk
+        self._root = root
+        self._earlier = earlier or {}
+        self._sure = sure
+        """Whether nobody else writes meanwhile, so that a line that is not in its place is damage."""
+        self._open: dict[tuple[str, int], int] = {}
+        self.changes: dict[str, Change] = {}
+        """What this one does to each session."""
+
+    # ------------------------------------------------------------------ writing
+
+    def add(self, session: str, record: Record, data: str) -> None:
+        change = self.changes.get(session) or self._change(session)
+        at = ""
+        if record.kind == SEGMENT_OPENED and change.opens is None:
+            change.opens = record.body["base"] or 0
+        if not change.added and change.opens is None and change.ends is not None and session not in self._earlier:
+            change.line = written(record, data)
+            at = f"{change.ends[0]} {change.ends[1]} {len(change.line)}"
+        change.added.append((record, data))
+        change.fresh[record.number] = record
+        super().add(session, record, at)
+
+    def _change(self, session: str) -> Change:
+        change = self.changes[session] = Change(self.ends(session))
+        return change
+
+    def ends(self, session: str) -> tuple[int, int] | None:
+        """The file in force of a session, by its base, and where it ends; None for one that has no file."""
+        found = self.known.ends.get(session)
+        if found is None:
+            rows = self.run("last_place", *self._places(session, 0, MOST))
+            if not rows or not rows[0][0]:
+                return None
+            last = place(rows[0][0])
+            found = self.known.ends[session] = last.base, last.end
+        return found
+
+    def put_place(self, session: str, number: int, at: Place) -> None:
+        self._connection.execute(self._queries["set_place"], (str(at), (self._sid(session) << 32) + number))
+
+    def add_at(self, session: str, record: Record, at: Place) -> None:
+        """A record that a file has already."""
+        super().add(session, record, str(at))
+
+    def rewrite(self, session: str, record: Record, data: str) -> None:
+        change = self.changes.get(session) or self._change(session)
+        change.rewritten[record.number] = record, data
+        change.fresh[record.number] = record
+        super().rewrite(session, record, self.place_of(session, record.number))
+
+    def place_of(self, session: str, number: int) -> str:
+        (row,) = self.run("records", *self._places(session, number, number + 1), 1)
+        return str(row[-1])
+
+    def wipe(self, session: str, ids: Sequence[str]) -> None:
+        change = self.changes.get(session) or self._change(session)
+        change.wiped = tuple(ids)
+        super().wipe(session, ids)
+        self.known.ends.pop(session, None)
+
+    def forget(self, session: str) -> None:
+        """Takes everything of a session out of the index, to be folded anew."""
+        self.run("wipe_records", *self._places(session, 0, MOST))
+        for what in (*EVERYTHING, "drop_journal"):
+            self.run(what, session)
+        self.known.clear()
+
+    # ------------------------------------------------------------------ reading
+
+    def records(self, session: str, start: int, stop: int, limit: int) -> list[Record]:
+        return self._whole(session, self.run("records", *self._places(session, start, stop), limit))
+
+    def messages(self, session: str, start: int, stop: int) -> list[Record]:
+        return self._whole(session, self.run("messages", *self._places(session, start, stop)))
+
+    def marks(self, session: str, start: int, stop: int) -> list[Record]:
+        return self._whole(session, self.run("marks", *self._places(session, start, stop)))
+
+    def _whole(self, session: str, rows: list[Any]) -> list[Record]:
+        """Records by their rows: those that wait to be written from here, the others from their files."""
+        fresh = self._fresh(session)
+        wanted = [(row[0], row[1], place(row[-1])) for row in rows if row[0] not in fresh]
+        read = iter(self._read(session, wanted))
+        return [fresh[row[0]] if row[0] in fresh else next(read) for row in rows]
+
+    def _fresh(self, session: str) -> dict[int, Record]:
+        mine, earlier = self.changes.get(session), self._earlier.get(session)
+        if mine is None or earlier is None:
+            only = mine or earlier
+            return only.fresh if only is not None else {}
+        return earlier.fresh | mine.fresh
+
+    def _read(self, session: str, wanted: list[tuple[int, str, Place]]) -> list[Record]:
+        found = []
+        first = 0
+        while first < len(wanted):
+            start = wanted[first][2]
+            end, after = start.end, first + 1
+            while after < len(wanted):
+                at = wanted[after][2]
+                if (at.base, at.offset) != (start.base, end) or at.end - start.offset > _RUN:
+                    break
+                end, after = at.end, after + 1
+            text = self._text(session, start, end - start.offset)
+            for number, id, at in wanted[first:after]:
+                line = text[at.offset - start.offset : at.end - start.offset]
+                found.append(self._checked(session, number, id, at, line))
+            first = after
+        return found
+
+    def _checked(self, session: str, number: int, id: str, at: Place, line: bytes) -> Record:
+        """The record of a line, which has to be the one that the index says."""
+        try:
+            record = parsed(line).record
+        except (ValueError, TypeError, KeyError) as error:
+            raise self._shifted(session, at, f"record {number} cannot be read: {error}") from error
+        if record.number != number or record.id != id:
+            raise self._shifted(session, at, f"there is record {record.number} where {number} should be")
+        return record
+
+    def _text(self, session: str, at: Place, size: int) -> bytes:
+        try:
+            fd = self._open.get((session, at.base))
+            if fd is None:
+                fd = self._open[session, at.base] = self._disk.open(self._path(session, at.base))
+            return self._disk.read(fd, size, at.offset)
+        except FileNotFoundError as error:
+            raise self._shifted(session, at, "it is gone") from error
+
+    def _shifted(self, session: str, at: Place, why: str) -> Exception:
+        shifted = Shifted(session, self._path(session, at.base), at, why)
+        return damaged(shifted, self._disk) if self._sure else shifted
+
+    def is_there(self, session: str, number: int) -> bool:
+        """Whether the line of a record is where the index says."""
+        rows = self.run("records", *self._places(session, number, number + 1), 1)
+        try:
+            return bool(self._whole(session, rows))
+        except (Shifted, StoreDamaged):
+            return False
+
+    def _path(self, session: str, base: int) -> Path:
+        return self._root / layout.folder_name(session) / layout.file_name(base)
+
+    def close(self) -> None:
+        """Lets go of the files it has read."""
+        while self._open:
+            self._disk.close(self._open.popitem()[1])
+
+
+def damaged(error: Shifted, disk: Disk) -> StoreDamaged:
+    """A file that was changed behind the index: said with its line."""
+    try:
+        before = disk.read_whole(error.path)[: error.at.offset].count(b"\n") + 1
+        where = f"{error.path}, line {before}"
+    except OSError:
+        where = str(error.path)
+    return StoreDamaged(
+        f"session {error.session!r}: {where}: {error.why}. The file was changed by hand; put it back as it was, or "
+        "restore a backup, and open the store again. Nothing was written"
+    )

@@ -1,0 +1,45 @@
+"""Lines of a Claude Code transcript, as the Claude Agent SDK hands them to a session store.
+
+A line of a user or an assistant carries a message of the Anthropic API; the others are the program's own affair. Their
+shapes are not documented and grow, so whatever is an object is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onefold.errors import InvalidMessage
+from onefold.messages import anthropic
+from onefold.messages.said import Result, Said, Text, strings
+from onefold.model import Json
+
+
+def parse(body: Json) -> Said:
+    if not isinstance(body, dict):
+        raise InvalidMessage("a line of a Claude Code transcript is an object, with a type")
+    if isinstance(message := body.get("message"), dict):
+        try:
+            return anthropic.parse(message)
+        except InvalidMessage:
+            pass  # of a kind that is not known: kept like any other line
+    told = next(strings(body.get("summary"), body.get("content"), body.get("customTitle")), f"[{body.get('type')}]")
+    return Said("other", (Text(told),))
+
+
+def write(said: Sequence[Said]) -> list[Json]:
+    return [_line(message) for message in anthropic.write(said)]
+
+
+def join(lines: list[Json]) -> list[Json]:
+    """As Anthropic wants it, where nothing but messages stands together."""
+    if not all(isinstance(line.get("message"), dict) and line.keys() == {"type", "message"} for line in lines):
+        return lines
+    return [_line(message) for message in anthropic.join([line["message"] for line in lines])]
+
+
+def results(call: Json, given: Sequence[Result]) -> list[Json]:
+    return [_line(message) for message in anthropic.results(call, given)]
+
+
+def _line(message: Json) -> Json:
+    return {"type": message["role"], "message": message}

@@ -1,0 +1,121 @@
+"""Events of the Google Agent Development Kit, as JSON with the names its Python classes have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onefold.errors import InvalidMessage
+from onefold.messages.exact import decode_or_text, encode
+from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects
+from onefold.model import Json
+
+
+def parse(body: Json) -> Said:
+    if not isinstance(body, dict) or not isinstance(author := body.get("author"), str):
+        raise InvalidMessage("an ADK event is an object with an author and, mostly, content")
+    content = body.get("content") or _compacted(body)
+    if not isinstance(content, dict):
+        return Said("other")  # it changes state, or routes to another agent: nothing that a model is sent
+    parts = tuple(p for part in objects(content.get("parts")) for p in _parts(part))
+    if any(isinstance(p, Result) for p in parts):
+        return Said("tool", parts)
+    return Said("user" if author == "user" or content.get("role") == "user" else "assistant", parts)
+
+
+def write(said: Sequence[Said]) -> list[Json]:
+    """A system prompt becomes a user's words: ADK takes an agent's instructions apart from events."""
+    written: list[Json] = []
+    names: dict[str, str] = {}
+    for one in said:
+        speaks = one.role in ANSWERS
+        names |= {p.id: p.name for p in one.parts if isinstance(p, Call)}
+        results = [p for p in one.parts if isinstance(p, Result)]
+        if results:
+            written.append(_event("model", "user", [_response(r, names.get(r.id, "")) for r in results]))
+        parts = [made for p in one.parts if not isinstance(p, Result) and (made := _part(p)) is not None]
+        if parts:
+            written.append(_event("model" if speaks else "user", "model" if speaks else "user", parts))
+    return written
+
+
+def results(call: Json, given: Sequence[Result]) -> list[Json]:
+    """Results of an event's own calls: of the same agent, in the same branch and at the same time."""
+    names = {c.id: c.name for c in parse(call).parts if isinstance(c, Call)}
+    made = _event(call["author"], "user", [_response(r, names.get(r.id, "")) for r in given])
+    kept = ("invocation_id", "branch", "isolation_scope", "timestamp")
+    return [made | {name: call[name] for name in kept if name in call}]
+
+
+def _compacted(body: dict[str, Json]) -> Json:
+    """What a summary of ADK's own stands for."""
+    actions = body.get("actions")
+    compaction = actions.get("compaction") if isinstance(actions, dict) else None
+    return compaction.get("compacted_content") if isinstance(compaction, dict) else None
+
+
+def _parts(part: dict[str, Json]) -> list[Part]:
+    found: list[Part] = []
+    if isinstance(text := part.get("text"), str) and text:
+        found.append(Thought(text) if part.get("thought") else Text(text))
+    if isinstance(call := part.get("function_call"), dict):
+        name = str(call.get("name") or "")
+        found.append(Call(_id(call, name), name, encode(call.get("args") or {})))
+    if isinstance(answer := part.get("function_response"), dict):
+        found.append(Result(_id(answer, str(answer.get("name") or "")), _text(answer.get("response"))))
+    for kind in ("inline_data", "file_data"):
+        if isinstance(data := part.get(kind), dict):
+            found.append(_media(data))
+    for kind in ("executable_code", "code_execution_result"):
+        if isinstance(ran := part.get(kind), dict):
+            found.append(Text(str(ran.get("code") or ran.get("output") or "")))
+    return found
+
+
+def _id(of: dict[str, Json], name: str) -> str:
+    return of["id"] if isinstance(of.get("id"), str) else f"function:{name}"
+
+
+def _text(response: Json) -> str:
+    if isinstance(response, dict) and response.keys() == {"result"} and isinstance(response["result"], str):
+        return str(response["result"])
+    return encode(response)
+
+
+def _media(data: dict[str, Json]) -> Media:
+    kind = str(data.get("mime_type") or "file").partition("/")[0]
+    if isinstance(inside := data.get("data"), str):
+        standard = inside.replace("-", "+").replace("_", "/")
+        return Media(kind, f"data:{data.get('mime_type')};base64,{standard}")
+    return Media(kind, data["file_uri"] if isinstance(data.get("file_uri"), str) else None)
+
+
+def _event(author: str, role: str, parts: list[Json]) -> dict[str, Json]:
+    return {"author": author, "content": {"role": role, "parts": parts}}
+
+
+def _response(result: Result, name: str) -> Json:
+    said = {"error" if result.failed else "result": result.text}
+    return {"function_response": {"id": result.id, "name": name, "response": said}}
+
+
+def _part(part: Part) -> Json:
+    match part:
+        case Text(text):
+            return {"text": text} if text else None
+        case Call(id, name, arguments):
+            given = decode_or_text(arguments)
+            return {
+                "function_call": {
+                    "id": id,
+                    "name": name,
+                    "args": given if isinstance(given, dict) else {"input": given},
+                }
+            }
+        case Media(kind, str(url)):
+            if url.startswith("data:") and ";base64," in url:
+                mime, _, data = url.removeprefix("data:").partition(";base64,")
+                return {"inline_data": {"mime_type": mime, "data": data.replace("+", "-").replace("/", "_")}}
+            return {"file_data": {"mime_type": f"{kind}/*", "file_uri": url}}
+        case Media(kind):
+            return {"text": f"[{kind}]"}
+    return None

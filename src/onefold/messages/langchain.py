@@ -1,0 +1,139 @@
+"""Messages of LangChain, as its `message_to_dict` writes them: a type, and the message's fields as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onefold.errors import InvalidMessage
+from onefold.messages.exact import decode_or_text, encode
+from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects, strings
+from onefold.model import Json
+
+_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
+_CALLS = frozenset({"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta"})
+"""Blocks that say what stands in `tool_calls` as well."""
+
+
+def parse(body: Json) -> Said:
+    if not isinstance(body, dict) or not isinstance(data := body.get("data"), dict):
+        raise InvalidMessage("a LangChain message is an object with a type and its fields as data (message_to_dict)")
+    role = _role(body.get("type"), data)
+    content = data.get("content")
+    spoken: list[Part] = [Text(content)] if isinstance(content, str) else _parts(content)
+    if role == "tool":
+        if not isinstance(answered := data.get("tool_call_id"), str):
+            raise InvalidMessage("a LangChain message of type 'tool' needs the tool_call_id it answers")
+        return Said("tool", (_result(answered, spoken, failed=data.get("status") == "error"), *_media(spoken)))
+    if role == "function":
+        return Said("function", (_result(f"function:{data.get('name')}", spoken), *_media(spoken)))
+    return Said(role, (*spoken, *_calls(data)))
+
+
+def write(said: Sequence[Said]) -> list[Json]:
+    written: list[Json] = []
+    for one in said:
+        results = [p for p in one.parts if isinstance(p, Result)]
+        written += [_message("tool", _of_result(r)) for r in results]
+        calls = [p for p in one.parts if isinstance(p, Call)]
+        content = _content(one)
+        if not calls and not content:
+            continue
+        if one.role in ANSWERS:
+            written.append(_message("ai", {"content": content, "tool_calls": [_call(c) for c in calls]}))
+        else:
+            kind = "system" if one.role in ("system", "developer") else "human"
+            written.append(_message(kind, {"content": content}))
+    return written
+
+
+def _role(kind: Json, data: dict[str, Json]) -> str:
+    if kind == "chat" and isinstance(role := data.get("role"), str) and role.isidentifier():
+        return "user" if role == "tool" else role
+    name = kind.removesuffix("MessageChunk").lower() if isinstance(kind, str) else None
+    if name not in _ROLES:
+        raise InvalidMessage(
+            f"{kind!r} is no type of a LangChain message; use one of {', '.join(sorted(_ROLES))}, chat"
+        )
+    return _ROLES[name]
+
+
+def _parts(content: Json) -> list[Part]:
+    found: list[Part] = []
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, str):
+            found.append(Text(block))
+        elif isinstance(block, dict):
+            found += _part(block)
+    return found
+
+
+def _part(block: dict[str, Json]) -> list[Part]:
+    match block.get("type"):
+        case "text" | "text-plain" | "refusal":
+            return [Text(t) for t in strings(block.get("text"), block.get("refusal"))]
+        case "thinking" | "reasoning" | "redacted_thinking":
+            return [Thought(t) for t in strings(block.get("thinking"), block.get("reasoning"))]
+        case "image_url":
+            link = block.get("image_url")
+            url = link.get("url") if isinstance(link, dict) else link
+            return [Media("image", url if isinstance(url, str) else None)]
+        case "image":
+            return [Media("image", _url(block))]
+        case str(kind) if kind not in _CALLS:
+            return [Media(kind)]
+    return []
+
+
+def _url(block: dict[str, Json]) -> str | None:
+    if isinstance(data := block.get("base64"), str):
+        return f"data:{block.get('mime_type') or 'image/png'};base64,{data}"
+    return block["url"] if isinstance(block.get("url"), str) else None
+
+
+def _calls(data: dict[str, Json]) -> list[Call]:
+    """Those that could not be read count too: the provider is sent them as well, and wants a result."""
+    listed = [*objects(data.get("tool_calls")), *objects(data.get("invalid_tool_calls"))]
+    return [_called(call) for call in listed]
+
+
+def _called(call: dict[str, Json]) -> Call:
+    name, given, id = str(call.get("name") or ""), call.get("args"), call.get("id")
+    arguments = given if isinstance(given, str) else encode({} if given is None else given)
+    return Call(id if isinstance(id, str) else f"function:{name}", name, arguments)
+
+
+def _result(id: str, spoken: list[Part], failed: bool = False) -> Result:
+    return Result(id, "\n".join(p.text for p in spoken if isinstance(p, Text)), failed)
+
+
+def _media(parts: list[Part]) -> list[Part]:
+    return [p for p in parts if isinstance(p, Media)]
+
+
+def _message(kind: str, data: dict[str, Json]) -> Json:
+    return {"type": kind, "data": {**data, "type": kind}}
+
+
+def _of_result(result: Result) -> dict[str, Json]:
+    status = "error" if result.failed else "success"
+    return {"content": result.text, "tool_call_id": result.id, "status": status}
+
+
+def _call(call: Call) -> Json:
+    given = decode_or_text(call.arguments)
+    args = given if isinstance(given, dict) else {"input": given}
+    return {"name": call.name, "args": args, "id": call.id, "type": "tool_call"}
+
+
+def _content(said: Said) -> Json:
+    if not any(isinstance(p, Media) for p in said.parts):
+        return said.spoken
+    blocks: list[Json] = []
+    for part in said.parts:
+        if isinstance(part, Text):
+            blocks.append({"type": "text", "text": part.text})
+        elif isinstance(part, Media) and part.kind == "image" and part.url is not None:
+            blocks.append({"type": "image_url", "image_url": {"url": part.url}})
+        elif isinstance(part, Media):
+            blocks.append({"type": "text", "text": f"[{part.kind}]"})
+    return blocks

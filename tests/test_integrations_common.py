@@ -1,0 +1,192 @@
+"""What integrations share: a store that is opened at first use, an append that is safe to repeat, summaries by a
+framework's model."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import pytest
+
+import onefold
+from onefold import aio
+from onefold.integrations.common import Place, Told, append, by_model, overflowed
+from onefold.model import Appended, Json
+from tests.helpers import quick
+from tests.model_server import material
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+# ---------------------------------------------------------------------- a place
+
+
+async def test_an_address_is_opened_at_first_use_once_and_closed_for_good(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    place = Place(path, quick())
+    assert not path.exists()
+
+    one, other = await place.store(), await place.store()
+    assert one is other
+    assert one.policy == quick()
+
+    await place.aclose()
+    with pytest.raises(onefold.StoreError, match="was closed here; make a new object"):
+        await place.store()
+    with pytest.raises(onefold.StoreError):
+        await one.session("s")
+
+
+async def test_many_who_come_first_at_once_open_one_store(tmp_path: Path) -> None:
+    place, got = Place(tmp_path / "a.db"), []
+
+    async def come() -> None:
+        got.append(await place.store())
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(come)
+
+    assert len({id(store) for store in got}) == 1
+    await place.aclose()
+
+
+async def test_a_store_of_somebody_else_is_left_open(tmp_path: Path) -> None:
+    with onefold.open(tmp_path / "a.db") as store:
+        await Place(store).aclose()
+        place = Place(aio.Store(store))
+        await place.aclose()
+        await (await place.store()).session("s")
+        assert store.session("s").state.messages == 0
+
+
+# ---------------------------------------------------------------------- an append
+
+
+class Unsure:
+    """A writer whose store does not say, so many times, whether it wrote."""
+
+    def __init__(self, times: int) -> None:
+        self.keys: list[str | None] = []
+        self._times = times
+
+    async def append(self, messages: Json | Sequence[Json], *, key: str | None, format: str | None) -> Appended:
+        self.keys.append(key)
+        if len(self.keys) <= self._times:
+            raise onefold.OutcomeUnknown("the disk does not answer")
+        return Appended((1,), duplicate=True)
+
+
+async def test_an_append_whose_outcome_is_unknown_is_said_again_with_its_key() -> None:
+    writer = Unsure(1)
+
+    assert (await append(writer, [{}], "json")).duplicate
+    assert len(writer.keys) == 2
+    assert len(set(writer.keys)) == 1
+
+
+async def test_an_append_that_cannot_be_told_twice_says_so() -> None:
+    with pytest.raises(onefold.OutcomeUnknown):
+        await append(Unsure(2), [{}], "json")
+
+
+# ---------------------------------------------------------------------- summaries by a framework's model
+
+
+async def test_a_frameworks_model_is_asked_in_the_event_loop_and_what_it_took_is_counted() -> None:
+    where: list[threading.Thread] = []
+
+    async def ask(system: str, user: str, limit: int) -> Told:
+        await anyio.lowlevel.checkpoint()
+        where.append(threading.current_thread())
+        assert "Look at log 3." in user
+        return Told("They looked at logs.", 120, 7)
+
+    made = await _awaited(by_model("small", ask), *(f"Look at log {n}." for n in range(5)))
+
+    assert (made.text, made.by, made.spent) == ("They looked at logs.", "small", onefold.Spent(1, 120, 7))
+    assert where == [threading.current_thread()]
+
+
+async def test_an_answer_that_was_cut_off_says_so() -> None:
+    async def ask(system: str, user: str, limit: int) -> Told:
+        await anyio.lowlevel.checkpoint()
+        return Told("They looked", cut_off=True)
+
+    assert (await _awaited(by_model("small", ask), "Look.")).cut_off
+
+
+class TooLong(Exception):
+    status_code = 400
+
+    def __str__(self) -> str:
+        return "prompt is too long: 9000 tokens > 4000 maximum"
+
+
+async def test_a_prompt_that_is_too_long_is_split() -> None:
+    prompts: list[str] = []
+
+    async def ask(system: str, user: str, limit: int) -> Told:
+        await anyio.lowlevel.checkpoint()
+        prompts.append(user)
+        if len(user) > 6_000:
+            raise TooLong
+        return Told(f"Part {len(prompts)}.")
+
+    made = await _awaited(by_model("small", ask, window=20_000), *(f"{n} " + "word " * 100 for n in range(30)))
+
+    assert made.text.startswith("Part")
+    assert len(prompts) > 3
+
+
+async def test_an_error_of_the_framework_is_a_failed_attempt_and_not_lost() -> None:
+    async def ask(system: str, user: str, limit: int) -> Told:
+        await anyio.lowlevel.checkpoint()
+        raise RuntimeError("the framework is confused")
+
+    with pytest.raises(onefold.SummarizerFailed, match="the framework is confused"):
+        await _awaited(by_model("small", ask), "Look.")
+
+
+async def test_a_call_that_nobody_waits_for_any_more_is_ended() -> None:
+    stopped = threading.Event()
+    ended: list[str] = []
+
+    async def ask(system: str, user: str, limit: int) -> Told:
+        stopped.set()
+        try:
+            await anyio.sleep_forever()
+        except BaseException as error:
+            ended.append(type(error).__name__)
+            raise
+        raise AssertionError
+
+    with anyio.fail_after(20), pytest.raises(onefold.SummarizerFailed, match="nobody waits"):
+        await _awaited(by_model("small", ask), "Look.", stopped=stopped)
+
+    assert len(ended) == 1
+
+
+async def _awaited(
+    summarizer: onefold.Summarizer, *said: str, stopped: threading.Event | None = None
+) -> onefold.Summary:
+    made = summarizer(material(*said, stopped=stopped.is_set if stopped else bool))
+    assert not isinstance(made, str | onefold.Summary)
+    answer = await made
+    assert isinstance(answer, onefold.Summary)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("error", "is_one"),
+    [(TooLong(), True), (RuntimeError("prompt is too long"), False), (KeyboardInterrupt(), False)],
+)
+def test_a_refusal_for_size_is_told_from_other_errors(error: BaseException, is_one: bool) -> None:
+    assert overflowed(error) == is_one
