@@ -16,6 +16,7 @@ import apsw
 
 from onefold import Store
 from onefold.journal import copying, history, marks, turns
+from onefold.journal.files import FilesBackend
 from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.sqlite.backend import connect as usual_connect
 from onefold.messages import draft
@@ -87,12 +88,16 @@ def prepare(path: str, connect: Connect = usual_connect) -> None:
     """A store with one session, an older compaction of it, an input that waits and a key."""
     ids = counted_ids("old")
     with Store(SqliteBackend(path, clock=fixed_clock, ids=ids, connect=connect), ids=ids) as store:
-        session = store.session("a")
-        session.append(talk(6), key="first")
-        claim = _claim(store)
-        store.journal.commit(claim, "what was said", cut=4)
-        session.append(talk(2, start=7))
-        session.queue({"role": "user", "content": "later"})
+        fill(store)
+
+
+def fill(store: Store) -> None:
+    session = store.session("a")
+    session.append(talk(6), key="first")
+    claim = _claim(store)
+    store.journal.commit(claim, "what was said", cut=4)
+    session.append(talk(2, start=7))
+    session.queue({"role": "user", "content": "later"})
 
 
 def _claim(store: Store) -> Claim:
@@ -204,9 +209,12 @@ def _take_turn_over(store: Store) -> Act:
     """From a writer that was not heard of since long ago."""
     ids, same = counted_ids("dead"), store.journal.backend
     assert isinstance(same, SqliteBackend)
-    with Store(
-        SqliteBackend(same.address, clock=lambda: NOW - 1000, ids=ids, connect=same.connect), ids=ids
-    ) as long_ago:
+    backend: SqliteBackend
+    if isinstance(same, FilesBackend):
+        backend = FilesBackend(same.address, clock=lambda: NOW - 1000, ids=ids, disk=same._disk)
+    else:
+        backend = SqliteBackend(same.address, clock=lambda: NOW - 1000, ids=ids, connect=same.connect)
+    with Store(backend, ids=ids) as long_ago:
         _calls(long_ago, _turn(long_ago))
     return lambda: turns.start(store.journal, "a", replace(ME, nonce="another"), owner="cron")
 

@@ -43,7 +43,7 @@ class WatchedDisk(Disk):
 
 
 class KillingDisk(WatchedDisk):
-    """Kills this process before the n-th change since it was armed; of a write, after the first half of it, if so told."""
+    """Kills this process before the n-th change since it was armed; if told so, in the middle of it if it is a write."""
 
     def __init__(self) -> None:
         super().__init__(self._count)

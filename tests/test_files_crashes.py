@@ -1,4 +1,4 @@
-"""Killed with SIGKILL before every change of the disk, and in the middle of every write: the old state or the new one."""
+"""Killed before every change of the disk, and in the middle of every write: the old state or the new one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ from proof.operations import OPERATIONS, SECRET
 from tests.files_children import KillingDisk, everything, open_files, prepare
 
 MOST = 60
-WHOLE = (
-    "create", "append one", "append many with key", "commit with follow-up", "alias", "take in a turn", "fork", "erase",
-    "delete", "take in",
-)  # fmt: skip
+WHOLE = ("create", "append many with key", "commit with follow-up", "fork", "erase", "delete")
 """One of each way to write; the proof has all operations."""
-TORN = ("append many with key", "commit with follow-up", "erase", "delete")
+TORN = ("append many with key", "commit with follow-up", "erase")
 
 
 def _act(path: Path, name: str, at: int, torn: bool) -> None:

@@ -133,7 +133,7 @@ def test_a_call_that_was_given_up_gets_a_result_of_its_own_tool() -> None:
 
 
 def test_results_that_the_provider_gave_itself_name_no_call() -> None:
-    found = {"type": "tool_search_output", "call_id": None, "tools": [], "execution": "server"}
+    found: Json = {"type": "tool_search_output", "call_id": None, "tools": [], "execution": "server"}
 
     assert codec("openai-responses").header(found).role == "assistant"
 

@@ -22,7 +22,9 @@ def main() -> int:
     parser.add_argument("peers", nargs="*", help="by name; all by default. With names, nothing is written")
     parser.add_argument("--short", action="store_true", help="a few seconds of each; writes nothing")
     parser.add_argument("--json", type=Path, help="where to write the numbers")
-    parser.add_argument("--from", dest="numbers", type=Path, help="write the page from these numbers, measuring nothing")
+    parser.add_argument(
+        "--from", dest="numbers", type=Path, help="write the page from these numbers, measuring nothing"
+    )
     parser.add_argument("--dir", type=Path, help="where to make the stores; by default the system's temporary folder")
     chosen = parser.parse_args()
     if chosen.numbers:

@@ -18,11 +18,12 @@ SESSION = "the-conversation"
 SUMMARY = "[summary]"
 TOOL = "read_file"
 
-_WORDS = (
+_TEXT = (
     "the build fails on the second machine because its cache holds a file from the branch we left last week and "
     "nobody cleared it after the rename so the linker takes an old symbol table for the new one while the tests of "
     "the parser pass with either since they never touch the part that moved between both modules in that commit"
-).split()
+)
+_WORDS = _TEXT.split(" ")
 _MARK = re.compile(r"\[m\d{4,}\]")
 
 Summarize = Callable[[], Awaitable[str]]

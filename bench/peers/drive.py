@@ -1,4 +1,4 @@
-"""What happens in a peer's own environment: `python -m bench.peers.drive TASK PEER FOLDER …`; each answer is a line of JSON.
+"""What happens in a peer's own environment: `python -m bench.peers.drive TASK PEER FOLDER …`; answers are JSON.
 
 Nothing here, nor in what it imports at first, needs more than Python.
 """

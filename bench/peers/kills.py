@@ -59,7 +59,7 @@ def killed(compacts: Compacts, folder: Path) -> dict[str, Any]:
         place = folder / f"at-{at}"
         seen = _try(compacts, filled, place, turns, at)
         name = seen[-1] if len(seen) == at else "the end"
-        found.append(_judged(compacts, place, name, turns, last, whole))
+        found.append(_judged(compacts, place, name, turns[1], (last, whole)))
         shutil.rmtree(place)
         if found[-1].before == "the end":
             break
@@ -67,7 +67,7 @@ def killed(compacts: Compacts, folder: Path) -> dict[str, Any]:
 
 
 def at_once(compacts: Compacts, folder: Path) -> dict[str, Any]:
-    """Two processes have a turn each with a context that is too long, and both are told so before either has written."""
+    """Two processes have a turn each with a context that is too long."""
     filled, turns = _filled(compacts, folder)
     place = folder / "both"
     shutil.copytree(filled, place)
@@ -129,32 +129,24 @@ def _try(compacts: Compacts, filled: Path, place: Path, turns: Sequence[Exchange
     return seen.read_text().splitlines() if seen.exists() else []
 
 
-def _judged(
-    compacts: Compacts, place: Path, name: str, turns: Sequence[Exchange], last: Left, whole: Left
-) -> Found:
+def _judged(compacts: Compacts, place: Path, name: str, turn: Exchange, ends: tuple[Left, Left]) -> Found:
+    """`ends` are what there is before a compaction, and after one that was left alone."""
+    last, whole = ends
     meter = Meter(Path(f"{place}.calls"))
     try:
         left = _left(compacts, place)
     except RuntimeError as error:
-        return Found(name, "cannot be read", len(last.context), 0, len(last.context), 0.0, meter.asked, str(error), False)
+        all_of_it = len(last.context)
+        return Found(name, "cannot be read", all_of_it, 0, all_of_it, 0.0, meter.asked, str(error), False)
     state, lost, doubled = _state(left, last, whole)
     gone = len(set(marks(last.stored)) - set(marks(left.stored)))
     wrong = ""
     try:
-        _asked_again(compacts, place, turns[1], meter)
-        after = _left(compacts, place)
-        finished = _summaries(after) == 1
+        _answered(place, lambda: str(asyncio.run(compacts.go_on(place, turn, meter))))
+        finished = _summaries(_left(compacts, place)) == 1
     except RuntimeError as error:
         wrong, finished = str(error), False
     return Found(name, state, lost, doubled, gone, left.held, meter.asked, wrong, finished)
-
-
-def _asked_again(compacts: Compacts, place: Path, turn: Exchange, meter: Meter) -> None:
-    _answered(place, lambda: _nothing(asyncio.run(compacts.go_on(place, turn, meter))))
-
-
-def _nothing(_: object) -> str:
-    return ""
 
 
 def _state(left: Left, last: Left, whole: Left) -> tuple[str, int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import statistics
@@ -51,12 +52,15 @@ class Child:
 
     def __init__(self, peer: Peer, task: str, folder: Path, *given: object, trace: Path | None = None) -> None:
         self._name = f"{peer.name} ({task})"
-        traced = ["strace", "-f", "-e", "trace=fsync,fdatasync,msync,sync_file_range", "-o", str(trace)] if trace else []
+        traced = (
+            ["strace", "-f", "-e", "trace=fsync,fdatasync,msync,sync_file_range", "-o", str(trace)] if trace else []
+        )
         command = [str(python(peer.environment)), "-m", "bench.peers.drive", task, peer.name, str(folder)]
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # as long as the child
         self._process = subprocess.Popen(
             [*traced, *command, *map(str, given)],
             cwd=ROOT,
+            env={**os.environ, "HERMES_HOME": str(folder.parent / "home")},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -87,9 +91,12 @@ class Child:
 
 
 @contextlib.contextmanager
-def _child(peer: Peer, task: str, *given: object, trace: Path | None = None, dir: Path | None = None) -> Iterator[Child]:
+def _child(
+    peer: Peer, task: str, *given: object, trace: Path | None = None, dir: Path | None = None
+) -> Iterator[Child]:
     folder = Path(tempfile.mkdtemp(prefix="onefold-peers-", dir=dir))
-    child = Child(peer, task, folder, *given, trace=trace)
+    (folder / "store").mkdir()
+    child = Child(peer, task, folder / "store", *given, trace=trace)
     try:
         yield child
     finally:

@@ -23,8 +23,8 @@ seconds of each and writes nothing; `ARGS="--from docs/peers.json"` writes this 
   messages at a time in turn, so that what the disk does it does to all. A rate is the median of the five turns before
   a length. Compare rows with each other, not with other machines.
 - **Each as it comes**: its default settings, and named where they can be made safer. *Syncs* are how often a message
-  makes the disk write what it has cached, counted in a trace of system calls. **A store that does not sync is faster for
-  that reason**, and loses its newest messages when power fails.
+  makes the disk write what it has cached, counted in a trace of system calls. **A store that does not sync is faster
+  for that reason**, and loses its newest messages when power fails.
 - *Load* opens the store and reads everything, ready for the framework. *Written* is what the process gave the disk to
   write, for each message, on the way to that length.
 - LangGraph and Pydantic AI write in runs of an agent, not message by message. Rows marked † have the framework's own
@@ -39,16 +39,25 @@ seconds of each and writes nothing; `ARGS="--from docs/peers.json"` writes this 
 _KILLS = """\
 ## Killed in the middle of a compaction
 
-Each one's own compaction, with a summary that is scripted, is ended by SIGKILL before each of its writes in turn (before
-each statement that changes a row and before each commit) and once after the last. A new process opens what is left, takes
-the next turn, and compacts if that is still to be done. A turn of the framework is killed where compaction is part of one.
+Each one's own compaction, with a summary that is scripted, is ended by SIGKILL before each of its writes in turn
+(before each statement that changes a row and each commit; of many alike in a row, the first and the last) and once
+after them. A new process opens what is left, takes the next turn, and compacts if that is still to be done. Where a
+framework compacts in a turn, the whole turn is gone through.
 
 - *As before*: nothing was cut and no summary is there. *Done*: the summary and what follows it. Both are as they should
   be. *Broken* is anything else.
-- *Gone* are messages that the store no longer has, in whatever place, after a compaction that ended well. Some keep only
-  what the model is to see; that is their design.
-- *Paid twice*: the kill came after the summary was made and before it was kept, so it was asked for again. Nobody avoids
-  that. *Held up* is how long nobody else can compact after a kill, because a lease or lock of the dead one is in force.
+- *Gone* are messages that the store no longer has, in whatever place, after a compaction that ended well. Some keep
+  only what the model is to see; that is their design.
+- *Paid twice*: the kill came after the summary was made and before it was kept, so it was asked for again. Nobody
+  avoids that. *Held up* is how long nobody else can compact after a kill, because a lease or lock of the dead one is in
+  force; messages are written and read meanwhile.
+- The agents of Claude Code compact inside a closed program, and Pydantic AI's history processors keep nothing, so they
+  are not here.
+"""
+
+_CHECKPOINTS = """\
+LangGraph keeps a checkpoint after each step of the agent, and each holds all messages so far: its file grows with the
+square of the length. That buys going back to any step. The others keep a message once.
 """
 
 _BOTH = """\
@@ -70,8 +79,7 @@ def as_page(found: dict[str, Any]) -> str:
         "## Growth with length\n",
         "![Appends a second, time to load and size on disk, by length](peers.svg)\n",
         _growth(found),
-        "LangGraph keeps a checkpoint after each step of the agent, and each holds all messages so far: its file grows with "
-        "the square of the length. That buys going back to any step. The others keep a message once.\n",
+        _CHECKPOINTS,
         _KILLS,
         _kills(found),
         _BOTH,
@@ -80,6 +88,19 @@ def as_page(found: dict[str, Any]) -> str:
         _machine(found),
     ]
     return "\n".join(parts)
+
+
+def section(found: dict[str, Any]) -> str:
+    """For the page on performance: the first table, and where to read on."""
+    date = found["machine"]["date"]
+    lines = [
+        "## Side by side with others\n",
+        f"At {AT:,} messages, measured by `make bench-peers` on {date}; [what was done, how it grows, and what a kill "
+        "in the middle of a compaction leaves](peers.md).\n",
+        table(found),
+        behind(found),
+    ]
+    return "\n".join(lines)
 
 
 def table(found: dict[str, Any]) -> str:
@@ -136,15 +157,18 @@ def _growth(found: dict[str, Any]) -> str:
     for name, line in found["speed"].items():
         by = {int(at["messages"]): at for at in line["at"]}
         cells = [
-            f"{by[n]['rate']:,.0f}/s, {_time(by[n]['load'])}, {_bytes(by[n]['size'])}" if n in by else "" for n in lengths
+            f"{by[n]['rate']:,.0f}/s, {_time(by[n]['load'])}, {_bytes(by[n]['size'])}" if n in by else ""
+            for n in lengths
         ]
         rows.append(f"| {PEERS[name].says}{' †' if PEERS[name].runs else ''} | " + " | ".join(cells) + " |")
-    note = "Appends a second, time to load, size on disk. An empty cell was not measured: it would have taken too long.\n"
+    note = (
+        "Appends a second, time to load, size on disk. An empty cell was not measured: it would have taken too long.\n"
+    )
     return "\n".join(rows) + "\n\n" + note
 
 
 def _kills(found: dict[str, Any]) -> str:
-    rows = ["| compaction of | kills | as before | done | broken | what was left where it broke | gone | paid twice | held up |",
+    rows = ["| compaction of | kills | as before | done | broken | what was left there | gone | paid twice | held up |",
             "| --- | --: | --: | --: | --: | --- | --: | --: | --: |"]  # fmt: skip
     for name, killed in found["kills"].items():
         tries = killed["found"]
@@ -163,13 +187,13 @@ def _kills(found: dict[str, Any]) -> str:
 
 
 def _both(found: dict[str, Any]) -> str:
-    rows = ["| session of | summaries paid | in the context | messages twice | messages of a turn missing | what they were told |",
+    rows = ["| session of | summaries paid | in the context | messages twice | of a turn missing | errors |",
             "| --- | --: | --: | --: | --: | --- |"]  # fmt: skip
     for name, both in found["both"].items():
         told = "; ".join(f"`{error.split(':')[0]}`" for error in both["errors"])
         rows.append(
             f"| {PEERS[name].says} | {both['asked']} | {both['summaries']} | {both['doubled'] or ''} | "
-            f"{both['turns lost'] or ''} | {told or 'nothing'} |"
+            f"{both['turns lost'] or ''} | {told} |"
         )
     return "\n".join(rows) + "\n"
 

@@ -1,14 +1,13 @@
 """Hermes Agent: its `SessionDB`, and its own compression of a session in it.
 
-The routine that compresses runs as it is; the agent around it, whose prompts, tools and model it asks for, is stood in for.
+The routine that compresses runs as it is. The agent around it, whose prompts, tools and model it asks for, is stood in
+for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,12 +15,10 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
+from hermes_state import SessionDB  # type: ignore[import-not-found]
+
 from bench.peers.conversation import SESSION, SUMMARY, TOOL, Exchange, Left, Summarize
 from bench.peers.stores.sqlite import pragmas
-
-os.environ.setdefault("HERMES_HOME", tempfile.mkdtemp(prefix="hermes-home-"))
-
-from hermes_state import SessionDB  # type: ignore[import-not-found]  # noqa: E402  # reads HERMES_HOME when imported
 
 _NAME = "state.db"
 _LOCKED = 300.0

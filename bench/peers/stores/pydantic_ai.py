@@ -1,4 +1,4 @@
-"""Pydantic AI has no store on disk of its own: its documentation has a program dump the messages as JSON after each run.
+"""Pydantic AI has no store on disk of its own: its documentation has a program dump the messages as JSON after a run.
 
 Here that is one file, written anew after each exchange, as the simplest program would, or with care. The agent itself
 does not run: with a long history its own work takes longer than the writing does.

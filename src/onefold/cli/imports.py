@@ -19,14 +19,9 @@ from onefold.cli.options import JsonOption, WrongUse, open_store
 from onefold.cli.output import as_json, console, count, line_on_stderr, plain, safe, say
 from onefold.errors import Moved, OnefoldError, SessionNotFound, StoreError
 from onefold.journal.contract import Journal
-from onefold.journal.copying import take_in
+from onefold.journal.copying import parts, take_in
 from onefold.journal.seam import Transaction
-from onefold.model import COMMITTED, FORK, INPUT_TAKEN, Record
-
-_RECORDS = 500
-_BYTES = 4 << 20
-_GOES_ON = (FORK, COMMITTED, INPUT_TAKEN)
-"""Kinds that were written in one transaction with the record after them."""
+from onefold.model import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +124,7 @@ def _sessions(journal: Journal, source: Exported, seen: Callable[[int], None], *
         try:
             if source.parent(session) in refused:
                 _has_the_same_past(journal, source, session)
-            for part in _parts(source.read(session)):
+            for part in parts(source.read(session)):
                 new += take(journal, source, session, part)
                 seen(len(part))
         except StoreError:
@@ -138,28 +133,6 @@ def _sessions(journal: Journal, source: Exported, seen: Callable[[int], None], *
             refused.add(session)
             cause = str(error)
         yield Result(session, source.count(session), new, cause)
-
-
-def _parts(records: Iterator[tuple[Record, int]]) -> Iterator[list[Record]]:
-    """The records of one transaction each. What was written together, and what has one key, stays together: whoever
-    looks in between sees a session that could have been."""
-    part: list[Record] = []
-    room = _BYTES
-    try:
-        for record, size in records:
-            last = part[-1] if part else None
-            goes_on = last is not None and (last.kind in _GOES_ON or (last.key is not None and last.key == record.key))
-            if (len(part) >= _RECORDS or room <= 0) and not goes_on:
-                yield part
-                part, room = [], _BYTES
-            part.append(record)
-            room -= size
-    except Unreadable:
-        if part:
-            yield part  # what stands before the trouble is good
-        raise
-    if part:
-        yield part
 
 
 def _has_the_same_past(journal: Journal, source: Exported, session: str) -> None:

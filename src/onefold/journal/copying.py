@@ -1,23 +1,103 @@
-"""Taking in records that another store wrote, under the same numbers, ids, keys and times."""
+"""Sessions from one store to another, under the same numbers, ids, keys and times; and taking in records as they are.
+
+A copy is read from its source and written page by page, then read back and compared. Nothing of it is remembered: how
+far it came is what the target has. So it may be killed at any moment and begun again, by the same process or another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
-from onefold.errors import Moved, OnefoldError, SessionNotFound, StoreDamaged
+from onefold.errors import Moved, OnefoldError, SessionNotFound, StoreDamaged, StoreError
 from onefold.journal import fold, view
 from onefold.journal.contract import Journal
-from onefold.journal.seam import Taken, Transaction
+from onefold.journal.rows import DictRows
+from onefold.journal.seam import Backend, Taken, Transaction
 from onefold.messages import encode
-from onefold.model import ALIAS, FORK, MESSAGE, Record, SessionState
+from onefold.model import (
+    ALIAS,
+    COMMITTED,
+    ERASED,
+    FORK,
+    INPUT_TAKEN,
+    MESSAGE,
+    SEGMENT_OPENED,
+    KeyUse,
+    Record,
+    SessionState,
+)
+
+MOST_RECORDS = 500
+MOST_BYTES = 4 << 20
+_GOES_ON = (FORK, COMMITTED, INPUT_TAKEN)
+"""Kinds that were written in one transaction with the record after them."""
+_NONE: Mapping[int, Record] = {}
+_FIRST_PAGE = 16
+_STONES = 500
+
+Seen = Callable[[int], None]
+"""Told how many records were compared or written, each of them twice by the end."""
 
 
-def take_in(journal: Journal, session: str, records: Sequence[Record], *, alone: bool = False) -> int:
+# ---------------------------------------------------------------------- records as they are
+
+
+def parts(records: Iterable[tuple[Record, int]]) -> Iterator[list[Record]]:
+    """Records, each with its size, as parts of one transaction each. What was written together, and what has one key,
+    stays together: whoever looks in between sees a session that could have been. A boundary begins a part, so that in
+    a store of files each segment has its file."""
+    part: list[Record] = []
+    room = MOST_BYTES
+    erasing = False
+    try:
+        for record, size in records:
+            last = part[-1] if part else None
+            goes_on = erasing or (
+                last is not None and (last.kind in _GOES_ON or (last.key is not None and last.key == record.key))
+            )
+            full = len(part) >= MOST_RECORDS or room <= 0
+            if part and not goes_on and (full or _begins(record)):
+                yield part
+                part, room = [], MOST_BYTES
+            part.append(record)
+            room -= size
+            erasing = (erasing or is_erasure(record)) and record.kind != SEGMENT_OPENED
+    except OnefoldError:
+        if part:
+            yield part  # what stands before the trouble is good
+        raise
+    if part:
+        yield part
+
+
+def _begins(record: Record) -> bool:
+    return record.kind in (COMMITTED, SEGMENT_OPENED) or is_erasure(record)
+
+
+def is_erasure(record: Record) -> bool:
+    """Whether a record says that somebody erased something. What is left of a record that was erased is of the same
+    kind."""
+    return record.kind == ERASED and "numbers" in record.body
+
+
+def take_in(
+    journal: Journal,
+    session: str,
+    records: Sequence[Record],
+    *,
+    alone: bool = False,
+    erased: Mapping[int, Record] = _NONE,
+) -> int:
     """Adds records as they are, in one transaction, and says how many were new. `alone` is said of a fork that no
     longer sees anything of its parent, since that was deleted: it needs none here.
 
     Those that are there already have to be the same, so that a copy that was cut short can be taken up again. The
     first ones of a session go together: a session without its first segment is none.
+
+    `erased` are tombstones, by number, of what is still whole here: each takes its place with the record that says
+    that it was erased.
     """
 
     def work(tx: Transaction) -> int:
@@ -33,6 +113,8 @@ def take_in(journal: Journal, session: str, records: Sequence[Record], *, alone:
                         "taken in; the two have a common past at best. Import into another store, or delete it here"
                     )
                 continue
+            if is_erasure(record):
+                _erase_too(tx, session, record, erased)
             state = _add(tx, state, record)
         if not state.head:
             raise OnefoldError(f"session {session!r}: its first segment is missing; take in more records at once")
@@ -43,7 +125,7 @@ def take_in(journal: Journal, session: str, records: Sequence[Record], *, alone:
 
     if not records:
         return 0
-    return journal.backend.write(session, work)
+    return journal.backend.write(session, work, size=sum(len(encode(record.body)) for record in records))
 
 
 def _begin(tx: Transaction, session: str, first: Record, alone: bool) -> SessionState:
@@ -84,6 +166,16 @@ def _add(tx: Transaction, state: SessionState, record: Record) -> SessionState:
         ) from error
 
 
+def _erase_too(tx: Transaction, session: str, said: Record, erased: Mapping[int, Record]) -> None:
+    for number in (*said.body["numbers"], *said.body.get("summaries", ())):
+        stone = erased.get(number)
+        if stone is None:
+            continue
+        tx.rewrite(session, stone, encode(stone.body))
+        if stone.kind == ERASED and stone.key is not None and (use := tx.key(session, stone.key)) is not None:
+            tx.put_key(session, stone.key, KeyUse(use.first, use.count, ERASED))
+
+
 def _can_be_seen(tx: Transaction, state: SessionState) -> None:
     """What stands in every context is read once, so that what was edited by hand is refused and not met later."""
     head = tx.segment(state.id, state.head)
@@ -102,3 +194,212 @@ def _can_be_seen(tx: Transaction, state: SessionState) -> None:
 def _of_another(tx: Transaction, alias: str) -> bool:
     """Whether an id is, or was, a session's."""
     return tx.session(alias) is not None or tx.deleted(alias) is not None
+
+
+# ---------------------------------------------------------------------- from store to store
+
+
+class Differs(OnefoldError):
+    """A session of the target is not the source's any more, or not yet what it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A session to copy, as it was when the copy began."""
+
+    session: str
+    first: int = 1
+    last: int = 0
+    parent: str | None = None
+    alone: bool = False
+    """A fork whose parent was deleted, and which sees nothing of it any more."""
+    trouble: str | None = None
+    """Why it cannot be copied."""
+
+    @property
+    def records(self) -> int:
+        return max(0, self.last - self.first + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What became of one session."""
+
+    session: str
+    last: int
+    """The last record that was copied, or would be."""
+    there: int = 0
+    """Records that were there already, the same."""
+    new: int = 0
+    erased: int = 0
+    """Records that were there, and were erased in the source since: here too now."""
+    verified: int = 0
+    """Records that were read back and are the same, with everything that is derived from them."""
+    same: int = 0
+    """Up to which record it is the source's."""
+    cause: str | None = None
+    """Why it was refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buried:
+    """What became of the ids of a session that was deleted in the source."""
+
+    session: str
+    ids: tuple[str, ...]
+    new: bool = False
+    cause: str | None = None
+
+
+def wanted(source: Backend, names: Sequence[str] = ()) -> list[Wanted]:
+    """The sessions to copy, parents before their forks, and how far: to where they are now. Of names given, any id that
+    a session is known by; forks bring their parents."""
+    found: dict[str, Wanted] = {}
+    for id in [source.read(partial(_named, name)) for name in names] or source.journaled():
+        line: list[str] = []
+        above: str | None = id
+        while above is not None and above not in found and above not in line:
+            line.append(above)
+            above = source.read(partial(_parent, above))
+        for session in reversed(line):
+            found[session] = source.read(partial(_want, session))
+    for one in found.values():
+        if one.parent in found and not one.alone:
+            parent = found[one.parent]  # which may have been looked at before the fork was made
+            found[one.parent] = replace(parent, last=max(parent.last, one.first - 1))
+    return [*found.values()]
+
+
+def copy(source: Backend, target: Journal | None, sessions: Sequence[Wanted], seen: Seen, *, dry_run: bool = False) -> Iterator[Copied]:
+    """Copies sessions one after another and verifies each. One that is refused does not keep the others."""
+    same: dict[str, int] = {}
+    for one in sessions:
+        if target is None:
+            done = Copied(one.session, one.last, new=one.records, same=one.last, cause=one.trouble)
+        else:
+            done = _copy_one(source, target, one, same, seen, dry_run=dry_run)
+        same[one.session] = done.same
+        yield done
+
+
+def bury(source: Backend, target: Journal | None, *, dry_run: bool = False) -> Iterator[Buried]:
+    """Takes the ids of sessions that were deleted in the source, so that nobody makes them in the target either."""
+    gone: dict[str, list[str]] = {}
+    after = ""
+    while page := source.read(partial(_stones, after)):
+        for id, session in page:
+            gone.setdefault(session, []).append(id)
+        after = page[-1][0]
+    for session, ids in gone.items():
+        try:
+            new = target is None or target.backend.read(partial(_are_free, session, ids))
+            if new and target is not None and not dry_run:
+                target.backend.write(session, partial(_wipe, session, ids))
+        except Differs as error:
+            yield Buried(session, tuple(ids), cause=str(error))
+        else:
+            yield Buried(session, tuple(ids), new)
+
+
+def _copy_one(
+    source: Backend, target: Journal, one: Wanted, same: Mapping[str, int], seen: Seen, *, dry_run: bool
+) -> Copied:
+    act = _Act(source, target, one, seen)
+    cause = None
+    try:
+        if one.trouble is not None:
+            raise Differs(one.trouble)
+        if one.parent is not None and not one.alone and same.get(one.parent, 0) < one.first - 1:
+            raise Differs(
+                f"session {one.session!r} is a fork of {one.parent!r} at record {one.first - 1}, and that was refused "
+                "before it; nothing of it was copied"
+            )
+        act.compare()
+        if not dry_run:
+            act.take()
+            act.verify()
+    except StoreError as error:
+        if not isinstance(error, StoreDamaged):
+            raise
+        cause = str(error)
+    except OnefoldError as error:
+        cause = str(error)
+    new = act.last - act.there if dry_run and cause is None else act.new
+    counts = {"there": max(0, act.there - one.first + 1), "new": new, "erased": len(act.erased), "same": act.same}
+    return Copied(one.session, act.last, verified=act.verified, cause=cause, **counts)
+
+
+class _Act:
+    """The copy of one session: what is there is compared, what is missing is taken in, all of it is verified."""
+
+    def __init__(self, source: Backend, target: Journal, one: Wanted, seen: Seen) -> None:
+        self._source, self._target, self._one, self._seen = source, target, one, seen
+        self._id = one.session
+        self.last = one.last
+        self.there = one.first - 1
+        """The last record that was there already, the same."""
+        self.new = 0
+        self.verified = 0
+        self.same = one.first - 1
+        self.erased: dict[int, Record] = {}
+        self._check = _Check(self._id)
+
+    def compare(self) -> None:
+        """What stands in the target has to be what the source has there, but for what was erased there since."""
+        here = self._target.backend.read(partial(_stands, self._one))
+        if here > self.last:
+            self._goes_on()
+        for page in _pages(self._source, self._id, self._one.first, min(here, self.last)):
+            self._compare_page(page)
+            self.there = page[-1].number
+        if here > self.last:
+            raise self._different(
+                self.last + 1, here, f"the source has no record {self.last + 1}, the target goes on with its own"
+            )
+        if self.erased:
+            self._goes_on()
+
+    def take(self) -> None:
+        sized = (
+            (record, len(encode(record.body)))
+            for page in _pages(self._source, self._id, self.there + 1, self.last)
+            for record in page
+        )
+        for part in parts(sized):
+            self.new += take_in(self._target, self._id, part, alone=self._one.alone, erased=self.erased)
+            self._seen(len(part))
+
+    def verify(self) -> None:
+        """Reads back what was taken in, compares it once more, and the derived rows with what it all amounts to."""
+        erased, self.erased = self.erased, {}
+        if erased:  # what was folded so far is no longer so
+            self._check, self.verified = _Check(self._id), 0
+        for page in _pages(self._source, self._id, self._one.first if erased else self.there + 1, self.last):
+            self._compare_page(page)
+            if self.erased:
+                raise Differs(
+                    f"session {self._id!r}: record {min(self.erased)} was erased in the source while it was copied; "
+                    "run the same command again"
+                )
+        self.erased = erased
+        if wrong := self._target.backend.read(self._check.compare):
+            raise Differs(f"session {self._id!r}: all records are the same, but {wrong}; look with `onefold verify`")
+        self.verified = self._check.records
+
+    def _compare_page(self, page: list[Record]) -> None:
+        def look(tx: Transaction) -> None:
+            here = tx.records(self._id, page[0].number, page[-1].number + 1, len(page))
+            for mine, theirs in zip(page, here, strict=False):
+                if _is_same(mine, theirs):
+                    self.same = mine.number
+                elif _was_erased(mine, theirs):
+                    self.erased[mine.number] = mine
+                else:
+                    raise self._different(mine.number, tx.last_number(self._id), f"record {mine.number} is another one")
+            if len(here) < len(page):
+                last = tx.last_number(self._id)
+                raise self._different(last + 1, last, "it was cut short while it was copied")
+            self._check.take(tx, here)
+
+        self._target.backend.read(look)
+        self._seen(len(page))

@@ -219,10 +219,11 @@ class MemoryTransaction:
         return [s for s in states if s is not None and s.parent == session]
 
     def wipe(self, session: str, ids: Sequence[str]) -> None:
-        shelf, stones = self._shelves.pop(session), dict(self._room.tombstones)
+        shelf, stones = self._shelves.pop(session, None), dict(self._room.tombstones)
 
         def back() -> None:
-            self._shelves[session] = shelf
+            if shelf is not None:
+                self._shelves[session] = shelf
             self._room.tombstones = stones
 
         self._undo.append(back)
@@ -232,6 +233,9 @@ class MemoryTransaction:
 
     def deleted(self, id: str) -> str | None:
         return self._room.tombstones.get(id)
+
+    def tombstones(self, limit: int, after: str) -> list[tuple[str, str]]:
+        return sorted((id, session) for id, session in self._room.tombstones.items() if id > after)[:limit]
 
     def looks_right(self, session: str) -> bool:
         state = self.session(session)

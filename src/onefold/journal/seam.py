@@ -138,6 +138,9 @@ class Transaction(Rows, Protocol):
     def deleted(self, id: str) -> str | None:
         """The session that this id was of, if that was deleted."""
 
+    def tombstones(self, limit: int, after: str) -> list[tuple[str, str]]:
+        """A page of all ids of deleted sessions, in the order of ids, each with the session that it was of."""
+
     # checking one against the other
     def looks_right(self, session: str) -> bool:
         """Whether the derived rows agree with the journal, as far as constant time can tell."""

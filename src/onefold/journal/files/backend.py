@@ -8,6 +8,7 @@ killed first brings the index up to date with what that left.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 from collections import OrderedDict, deque
@@ -782,7 +783,30 @@ class FilesBackend(SqliteBackend):
         if not self._closed:
             self._users.come()
 
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (apsw.Error, OSError) as error:
+            raise self._translate(error) from error
+
     def _translate(self, error: BaseException) -> BaseException:
-        if isinstance(error, OSError):
-            return StoreUnavailable(f"store {self.address}: the disk failed ({error}); nothing was written")
-        return super()._translate(error)
+        if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+            return StoreDamaged(
+                f"store {self.address}: its index is damaged ({error}). Nothing of the sessions is lost: close the "
+                f"store everywhere and remove {self._path}, and it is made anew"
+            )
+        if not isinstance(error, OSError):
+            return super()._translate(error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return StoreUnavailable(
+                f"store {self.address}: the disk is full; nothing was written. Free some space and try again"
+            )
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            return StoreUnavailable(
+                f"store {self.address}: {error.filename or 'a file'} may not be read or written; nothing was written. "
+                "Look at its permissions"
+            )
+        return StoreUnavailable(
+            f"store {self.address}: the disk failed ({error}); nothing was written. Check the disk, then try again"
+        )

@@ -184,6 +184,9 @@ on conflict (id) do update set session = excluded.session, kind = 'deleted', at 
 -- deleted: the session that an id was of.
 select session from onefold.names where id = %s and kind = 'deleted';
 
+-- tombstones: a page of all ids of deleted sessions.
+select id, session from onefold.names where kind = 'deleted' and id > %s order by id limit %s;
+
 -- segment: by the number of the record that opened it.
 select number, base, cut, source, at, compaction, summary, kept, tokens_before, tokens_after, rest
 from onefold.segments where session = %s and number = %s;

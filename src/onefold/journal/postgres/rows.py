@@ -407,6 +407,9 @@ class PostgresTransaction:
         found = self.run("deleted", id)
         return found[0][0] if found else None
 
+    def tombstones(self, limit: int, after: str) -> list[tuple[str, str]]:
+        return [(id, session) for id, session in self.run("tombstones", after, limit)]
+
     # ------------------------------------------------------------------ checking one against the other
 
     def looks_right(self, session: str) -> bool:

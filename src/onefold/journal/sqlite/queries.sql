@@ -214,6 +214,9 @@ insert or replace into tombstones (id, session, at) values (?, ?, ?);
 -- deleted: the session that an id was of.
 select session from tombstones where id = ?;
 
+-- tombstones: a page of all ids of deleted sessions.
+select id, session from tombstones where id > ? order by id limit ?;
+
 -- journaled: every session that has a record or a derived row, one after another.
 select min(id) from (
   select (select session from journals where session > ?1 order by session limit 1) as id

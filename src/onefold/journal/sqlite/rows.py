@@ -294,6 +294,9 @@ class SqliteTransaction:
         rows = self.run("deleted", id)
         return rows[0][0] if rows else None
 
+    def tombstones(self, limit: int, after: str) -> list[tuple[str, str]]:
+        return self.run("tombstones", after, limit)
+
     # ------------------------------------------------------------------ checking one against the other
 
     def looks_right(self, session: str) -> bool:
