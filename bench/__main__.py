@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from bench.measures import FULL, QUICK, everything
+from bench.peers.report import into
 from bench.report import as_json, as_page, as_text, busy, machine, missed
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+PEERS = PAGE.with_name("peers.json")
+"""What `make bench-peers` found last: its table is part of the page."""
 
 
 def main() -> int:
@@ -36,7 +40,10 @@ def main() -> int:
     page: Path | None = chosen.page or (None if chosen.quick else PAGE)
     if page is not None:
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(as_page(rows, facts, warning), encoding="utf-8")
+        text = as_page(rows, facts, warning)
+        if PEERS.exists():
+            text = into(text, json.loads(PEERS.read_text(encoding="utf-8")))
+        page.write_text(text, encoding="utf-8")
     print(as_json(rows, facts) if chosen.json else as_text(rows))
     for row in missed(rows):
         print(f"not met: {row.what}: {row.measured}, and it should be {row.bound}", file=sys.stderr)

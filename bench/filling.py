@@ -62,6 +62,7 @@ def fill(dsn: str, schema: str, sessions: int, long: int, say: Callable[[str], N
         say(f"{schema}: vacuum and analyze")
         for table in ("records", "sessions", "segments", "compactions", "names"):
             link.execute(sql.SQL("vacuum (analyze) {}").format(sql.Identifier(schema, table)))
+        link.execute("checkpoint")
     return Filled(address, sessions, sessions * RECORDS + long)
 
 

@@ -113,16 +113,25 @@ def followers(address: str, seconds: str, sessions: str, count: str) -> Json:
 
 async def _follow_all(address: str, seconds: float, sessions: int, count: int) -> Json:
     late: list[float] = []
+    began: list[int] = []
+    following_all = asyncio.Event()
     async with onefold.aio.open(address, create=False) as store:
         followed = [await store.session(f"session-{n * sessions // count:06}", create=False) for n in range(count)]
         lasts = [(await session.state).last for session in followed]
-        await asyncio.to_thread(ready)
 
         async def follow(session: onefold.aio.Session, last: int) -> None:
-            async for record in session.follow(last):
-                late.append(time.time() - record.at)
+            async for record in session.follow(last - 1):  # the first one is there: then it follows
+                if record.number > last:
+                    late.append(time.time() - record.at)
+                else:
+                    began.append(last)
+                    if len(began) == count:
+                        following_all.set()
 
         following = [asyncio.create_task(follow(s, n)) for s, n in zip(followed, lasts, strict=True)]
+        await following_all.wait()
+        await asyncio.to_thread(ready)
+        late.clear()
         await asyncio.wait(following, timeout=seconds + WARM)
         for one in following:
             one.cancel()

@@ -100,12 +100,12 @@ class Bench:
 
     def _server_used(self) -> float:
         """The seconds of a core that the server has used, with all that it started."""
-        first, *others = self._server.processes()
-        total = used_with_ended(first)
-        for pid in others:
-            with suppress(FileNotFoundError):  # it ended just now
-                total += used(pid)
-        return total
+        while True:
+            first, *others = self._server.processes()
+            with suppress(FileNotFoundError):  # one ended just now: again
+                total = used_with_ended(first) + sum(used(pid) for pid in others)
+                if self._server.processes() == [first, *others]:
+                    return total
 
     def _ask_for_compactions(self, wanted: int) -> None:
         """Sees to it that so many compactions wait, of sessions that were not compacted for longest."""
@@ -154,7 +154,7 @@ def lines(bench: Bench) -> dict[str, Line]:
 
 def mixed(bench: Bench) -> dict[int, dict[str, Point]]:
     agents = bench.size.processes[-1]
-    return {n: bench.run("turns", agents, n, bench.size.followed) for n in bench.size.processes}
+    return {n: bench.run("turns", agents, n, bench.size.followed, kind="bare") for n in bench.size.processes}
 
 
 # ---------------------------------------------------------------------- one after another
@@ -249,8 +249,8 @@ def measure(size: Size, say: Say) -> Measured:
         facts = machine(server.folder)
         with psycopg.connect(server.dsn) as link:
             version = link.info.parameter_status("server_version") or "unknown"
-        others = in_use_by_others()
         bench = Bench(server, size, say)
+        others = in_use_by_others()
         append, bare_rate = bare(bench)
         rows = [*contexts(bench), append]
         swept = lines(bench)

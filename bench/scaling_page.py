@@ -13,7 +13,7 @@ _INTRODUCTION = """\
 # Scaling
 
 What one PostgreSQL server carries, and how it is split when that is not enough. This page is written by
-`make bench-scaling`, which takes about ten minutes and eight gigabytes of disk, and ends with an error if a bound is
+`make bench-scaling`, which takes about ten minutes and fifteen gigabytes of disk, and ends with an error if a bound is
 not met. `ARGS=--short` is a run of a minute that leaves this page alone; `ARGS="--sessions 1000 --seconds 4"` sets
 other sizes.
 
@@ -38,7 +38,9 @@ processes is the machine's end, and not the store's. Trust the ratios, and what 
 _TURNS = """\
 {agents} agents take turns without a pause: open a session chosen by chance, read its context, append {appends}
 messages, and ask for a compaction after every {asks} turn. One more process follows sessions. Between the lines only
-the number of workers changes. *Seen after* runs from a record's transaction to a follower in another process.
+the number of workers changes; theirs are bare compactions, and there are always some to do. *Seen after* runs from a
+record's transaction to a follower in another process. All of it together keeps {cores} cores busy: whoever comes in
+addition takes from the others.
 """
 
 _SPLIT = """\
@@ -143,7 +145,7 @@ def page(found: Measured) -> str:
         "Divided by what the server used, where each was done most often:\n",
         _table(("one of", "takes the server, ms of a core", "so a core carries, a second"), _costs(found)),
         "## Everything at once\n",
-        _TURNS.format(agents=agents, appends=APPENDS, asks=_nth(ASKS)),
+        _TURNS.format(agents=agents, appends=APPENDS, asks=_nth(ASKS), cores=found.facts["cores"]),
         together,
         _SPLIT,
         "## Measured on\n",

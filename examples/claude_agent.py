@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, query
 
@@ -34,7 +35,7 @@ class Scripted(BaseHTTPRequestHandler):
         text = f"I was sent {len(asked.get('messages', ()))} messages."
         message = {"id": "m", "type": "message", "role": "assistant", "model": "scripted", "content": []}
         usage = {"input_tokens": 100, "output_tokens": 10}
-        events = [
+        events: list[dict[str, Any]] = [
             {"type": "message_start", "message": {**message, "stop_reason": None, "usage": usage}},
             {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
             {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},

@@ -19,7 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".frameworks"
-_TOOLS = ("mypy>=2.0,<3", "pytest>=9.0", "pytest-timeout>=2.4")
+_TOOLS = ("filelock>=4.2", "mypy>=2.0,<3", "pytest>=9.0", "pytest-timeout>=2.4")
+"""What the tests need themselves: their helpers know every kind of store."""
 _PATIENCE = 600.0
 
 

@@ -153,6 +153,7 @@ async def _state_goes_where_its_prefix_says(service: BaseSessionService) -> Asyn
     yield await service.append_event(first, event(1, "x", a=None, e=[1], user__b=5, app__f=6, temp__g=7))
     yield first.state
     yield (await get(service)).state
+    yield (await get(service)).events
     other = await service.create_session(app_name="app", user_id="anna", session_id="other")
     yield other.state
     stranger = await service.create_session(app_name="app", user_id="berta", session_id="talk")
@@ -210,6 +211,7 @@ async def _what_is_not_there(service: BaseSessionService) -> AsyncIterator[Any]:
         await service.create_session(**WHO)
     await service.append_event(session, event(1, "x"))
     await service.append_event(session, event(1, "x"))
+    yield [e.id for e in session.events]
     yield [e.id for e in (await get(service)).events]
     await service.delete_session(**WHO)
     yield await service.get_session(**WHO)
@@ -455,17 +457,22 @@ def test_a_late_answer_of_a_long_running_tool_is_kept_beside_the_first(store: on
     model = Starts(seen=[])
 
     async def story(service: OnefoldSessionService) -> None:
-        await service.create_session(**WHO)
+        session = await service.create_session(**WHO)
+        for n in range(20):
+            await service.append_event(session, event(n, f"text {n} {LONG}", author="user" if n % 2 else "looker"))
+        assert store.session(IN_JOURNAL).state.committed > 0
         runner = runner_of(service, model, LongRunningFunctionTool(func=start))
         (call, *_) = [c for e in await ask(runner, "Begin.") for c in e.get_function_calls()]
         answer = types.FunctionResponse(id=call.id, name="start", response={"status": "the door is open"})
         message = types.Content(role="user", parts=[types.Part(function_response=answer)])
         async for _ in runner.run_async(user_id="anna", session_id="talk", new_message=message):
             pass
-        told = [p.function_response for c in model.seen[-1] for p in c.parts or () if p.function_response]
-        assert [t.response for t in told] == [{"status": "the door is open"}]
+        await ask(runner, "And?")
+        for seen in model.seen[-2:]:
+            told = [p.function_response for c in seen for p in c.parts or () if p.function_response]
+            assert [t.response for t in told] == [{"status": "the door is open"}]
 
-    run(story, OnefoldSessionService(store))
+    run(story, OnefoldSessionService(store, summarizer=lambda m: f"They looked, up to {m.records[-1].number}."))
 
 
 # ---------------------------------------------------------------------- clocks

@@ -138,6 +138,17 @@ async def _lived(session: SQLiteSession | OnefoldSession) -> list[Json]:
     return given
 
 
+def test_items_that_are_added_together_are_written_together_or_not_at_all(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with OnefoldSession("s", tmp_path / "a.db") as session:
+            nobodys: Any = {"type": "function_call_output", "output": "of no call"}
+            with pytest.raises(onefold.InvalidMessage, match="needs the call_id"):
+                await session.add_items([{"role": "user", "content": "Hello"}, nobodys])
+            assert await session.get_items() == []
+
+    run(story)
+
+
 def test_a_run_goes_on_where_another_object_left_off(tmp_path: Path) -> None:
     async def story() -> None:
         model = ScriptedModel([*long_run(2), [assistant_message("Yes.")]])
@@ -414,6 +425,9 @@ def test_two_processes_on_one_session_lose_nothing_and_never_fork(tmp_path: Path
         assert one_line(session) > 1
         records = said(session)
         every_call_has_its_result(records)
+        called = {r.body["call_id"]: r.number for r in records if r.body.get("type") == "function_call"}
+        answered = {r.body["call_id"]: r.number for r in records if r.body.get("type") == "function_call_output"}
+        assert answered == {id: number + 1 for id, number in called.items()}
         for tag in ("a", "b"):
             mine = [what for r in records if (what := _what(r.body)).startswith(tag)]
             assert mine == [w for n in range(count) for w in _of_a_run(f"{tag}{n}")]

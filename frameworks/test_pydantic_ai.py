@@ -49,34 +49,32 @@ class Model:
 
     def __init__(self, answer: Answer) -> None:
         self.sent: list[list[ModelMessage]] = []
+        self.tokens: list[int] = []
+        """How many tokens each request had, by the measure of the library."""
         self._answer = answer
 
     def __call__(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        self.sent.append(list(messages))
+        self._hear(messages)
         answer = self._answer(messages)
         answer.usage = RequestUsage(input_tokens=self.tokens[-1], output_tokens=1)
         return answer
 
     async def stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        self.sent.append(list(messages))
+        self._hear(messages)
         for part in self._answer(messages).parts:
             if isinstance(part, TextPart):
                 yield part.content
 
-    @property
-    def tokens(self) -> list[int]:
-        """How many tokens each request had, by the measure of the library."""
-        dumped = [ModelMessagesTypeAdapter.dump_python(m, mode="json") for m in self.sent]
-        return [sum(codec("pydantic-ai").header(body).tokens for body in bodies) for bodies in dumped]
+    def _hear(self, messages: list[ModelMessage]) -> None:
+        self.sent.append(list(messages))
+        dumped = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
+        self.tokens.append(sum(codec("pydantic-ai").header(body).tokens for body in dumped))
 
     def agent(self, history: OnefoldHistory, **options: Any) -> Agent[None, Any]:
+        model = FunctionModel(self, stream_function=self.stream)
         agent: Agent[None, Any] = Agent(
-            FunctionModel(self, stream_function=self.stream),
-            capabilities=[history],
-            system_prompt="You mend builds.",
-            **options,
+            model, capabilities=[history], system_prompt="You mend builds.", tools=[read], **options
         )
-        agent.tool_plain(read)
         return agent
 
 
@@ -370,16 +368,27 @@ def test_a_summarizer_that_fails_stops_no_run_until_the_hard_limit_and_loses_not
     run(story)
 
 
-def test_a_run_that_fails_in_a_tool_leaves_a_result_that_says_so_and_the_next_one_goes_on(tmp_path: Path) -> None:
-    model = Model(reads(1))
+def test_a_run_that_fails_in_a_tool_keeps_what_others_gave_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    model = Model(says("Yes."))
+
+    def two(messages: list[ModelMessage]) -> ModelResponse:
+        names = ("read", "breaks")
+        return ModelResponse(parts=[ToolCallPart(name, {"path": "a"}, tool_call_id=name) for name in names])
 
     async def story() -> None:
         history = OnefoldHistory(tmp_path / "a.db")
-        breaking: Agent[None, str] = Agent(FunctionModel(Model(reads(1))), capabilities=[history])
+        breaking: Agent[None, str] = Agent(FunctionModel(Model(two)), capabilities=[history])
+        done = asyncio.Event()
+
+        @breaking.tool_plain
+        async def breaks(path: str) -> str:
+            await done.wait()
+            raise RuntimeError("the disk is gone")
 
         @breaking.tool_plain(name="read")
-        def breaks(path: str) -> str:
-            raise RuntimeError("the disk is gone")
+        async def reads_first(path: str) -> str:
+            asyncio.get_running_loop().call_later(0.05, done.set)
+            return "test_fetch"
 
         with pytest.raises(RuntimeError, match="the disk is gone"):
             await breaking.run("Read.", conversation_id="s")
@@ -387,8 +396,10 @@ def test_a_run_that_fails_in_a_tool_leaves_a_result_that_says_so_and_the_next_on
         await history.aclose()
 
     run(story)
-    paired(model.sent[0])
-    assert "no result" in str(model.sent[0])
+    results = [p for m in model.sent[0] for p in m.parts if isinstance(p, ToolReturnPart)]
+    assert {p.tool_call_id for p in results} == {"read", "breaks"}
+    assert "test_fetch" in str(results)
+    assert "no result" in str(results)
 
 
 def test_a_cancelled_run_ends_its_turn_and_the_next_one_begins_at_once(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The system calls that SQLite makes, counted, so that a process can die at any one of them.
+"""The system calls that SQLite makes, counted, so that a process can die at any one of them; and those that Python
+makes, for a store of plain files.
 
 SQLite calls the system through a table of its own, which can be changed while it runs. Only what changes something,
 or takes or gives a lock, is counted; a sync stands between two of these, and a killed process loses nothing by it.
@@ -29,6 +30,8 @@ _SHAPES: dict[str, tuple[Any, ...]] = {
     "unlink": (_INT, _POINTER),
     "mmap": (_POINTER, _POINTER, _SIZE, _INT, _INT, _INT, _OFFSET),
 }
+
+_OF_PYTHON = ("pwrite", "ftruncate", "link", "replace", "rename", "unlink", "mkdir", "rmdir")
 
 
 class _Table(apsw.VFS):
@@ -66,13 +69,33 @@ class Calls:
         """From now on: dies right before the call with this number, counted from 1."""
         self.made, self._deadly = 0, at
 
+    def count_python_too(self) -> None:
+        """In a process that ends by it: also dies in the middle of a write, which is the second of its two calls."""
+        for name in _OF_PYTHON:
+            real = getattr(os, name)
+            setattr(os, name, self._halved(real) if name == "pwrite" else self._counted(real))
+
+    def _halved(self, write: Callable[[int, bytes, int], int]) -> Callable[[int, bytes, int], int]:
+        def call(fd: int, data: bytes, offset: int) -> int:
+            self._reach()
+            half = len(data) // 2
+            if self.made + 1 == self._deadly:
+                write(fd, data[:half], offset)
+            self._reach()
+            return write(fd, data, offset)
+
+        return call
+
     def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
         self._kept.append(real)
 
         def call(*arguments: Any) -> Any:
-            self.made += 1
-            if self.made == self._deadly:
-                os.kill(os.getpid(), signal.SIGKILL)
+            self._reach()
             return real(*arguments)
 
         return call
+
+    def _reach(self) -> None:
+        self.made += 1
+        if self.made == self._deadly:
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -88,16 +88,17 @@ def _run(*command: str, check: bool = True) -> None:
     subprocess.run(command, check=check, capture_output=True)
 
 
-def once(image: Path, place: Path, chance: random.Random) -> Cut:
+def once(image: Path, place: Path, chance: random.Random, *, files: bool = False) -> Cut:
     """Writers at work, a cut in the middle, and what is there after it."""
     found = Cut()
-    store = place / f"agent-{chance.getrandbits(32):08x}.db"
+    name = f"agent-{chance.getrandbits(32):08x}"
+    store = f"{place}/{name}/" if files else f"{place}/{name}.db"
     writers = [
         subprocess.Popen(
-            [sys.executable, "-m", "proof.cuts", str(store), name], stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-m", "proof.cuts", store, writer], stdout=subprocess.PIPE, text=True,
             cwd=Path(__file__).parent.parent,
         )
-        for name in ("one", "two")
+        for writer in ("one", "two")
     ]  # fmt: skip
     heard: list[str] = []
     enough, after = threading.Event(), chance.randrange(5, 120)
@@ -134,16 +135,16 @@ def once(image: Path, place: Path, chance: random.Random) -> Cut:
             opened.session("s").append({"role": "user", "content": "after"})
     except OnefoldError as error:
         found.wrong = str(error)
-    for file in place.glob(f"{store.name}*"):
-        file.unlink()
+    for left in place.glob(f"{name}*"):
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
     return found
 
 
-def rounds(count: int, seed: int, each: Callable[[Cut], None]) -> None:
+def rounds(count: int, seed: int, each: Callable[[Cut], None], *, files: bool = False) -> None:
     chance = random.Random(seed)
     with disk() as (image, place):
         for _ in range(count):
-            each(once(image, place, chance))
+            each(once(image, place, chance, files=files))
 
 
 def write(path: str, name: str) -> None:

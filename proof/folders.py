@@ -78,6 +78,22 @@ class Machine:
         self._numbers = count(1)
         self._open: dict[int, int] = {}
 
+    def find(self, left: Left, top: Path) -> None:
+        """Begins with what a power cut left, laid out: all of that is surely on the disk."""
+        for name in left.folders:
+            self.named("mkdir", top / name)
+        first: dict[int, Path] = {}
+        for name, node in left.files.items():
+            path = top / name
+            if node in first:
+                self.linked(first[node], path)
+            else:
+                self.named("create", path)
+                self.note("write", self.node(path), data=left.contents[node])
+                first[node] = path
+        for node in sorted({*self._nodes.values()}):
+            self.note("sync", node)
+
     def note(self, kind: str, node: int = 0, **more: Any) -> None:
         self.events.append(Event(kind, node, index=self._look(), **more))
 

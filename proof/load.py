@@ -10,7 +10,6 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from pathlib import Path
 
 import onefold
 from onefold.errors import Busy, Moved, OnefoldError, TurnLost
@@ -25,19 +24,20 @@ _POLICY = onefold.Policy(
 )
 
 
-def run(kills: int, seed: int) -> Told:
+def run(kills: int, seed: int, store: str = "agent.db") -> Told:
+    """`sessions/` for a store of plain files."""
     told = Told()
     chance = random.Random(seed)
     while told.faults < kills:
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "agent.db"
+            path = f"{folder}/{store}"
             acknowledged = _one_store(path, min(A_STORE, kills - told.faults), chance, told)
             told.acknowledged += len(acknowledged)
             _look_over(path, acknowledged, told)
     return told
 
 
-def _one_store(path: Path, kills: int, chance: random.Random, told: Told) -> list[str]:
+def _one_store(path: str, kills: int, chance: random.Random, told: Told) -> list[str]:
     acknowledged: list[str] = []
     writers = dict(_start(path, f"w{n}", chance) for n in range(WRITERS))
     try:
@@ -54,17 +54,17 @@ def _one_store(path: Path, kills: int, chance: random.Random, told: Told) -> lis
                     acknowledged += lines
                     patience -= len(lines)
             pipe = chance.choice(list(writers))
-            acknowledged += _kill(pipe, writers.pop(pipe))
+            acknowledged += _kill(pipe, writers.pop(pipe), told)
             told.faults += 1
             born = _start(path, f"k{number}", chance)
             writers[born[0]] = born[1]
     finally:
         for pipe, pid in writers.items():
-            acknowledged += _kill(pipe, pid)
+            acknowledged += _kill(pipe, pid, told)
     return acknowledged
 
 
-def _start(path: Path, name: str, chance: random.Random) -> tuple[int, int]:
+def _start(path: str, name: str, chance: random.Random) -> tuple[int, int]:
     """A writer, forked off this process, which has no store open. Gives what it says, and its number."""
     seed = chance.getrandbits(32)
     hears, says = os.pipe()
@@ -87,9 +87,12 @@ def _lines(pipe: int) -> list[str]:
     return said.decode().split("\n")[:-1]
 
 
-def _kill(pipe: int, pid: int) -> list[str]:
+def _kill(pipe: int, pid: int, told: Told) -> list[str]:
     os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    _, status = os.waitpid(pid, 0)
+    if not os.WIFSIGNALED(status):
+        told.unopenable += 1
+        told.words.append("a writer ended by itself")
     rest: list[str] = []
     while lines := _lines(pipe):
         rest += lines
@@ -97,7 +100,7 @@ def _kill(pipe: int, pid: int) -> list[str]:
     return rest
 
 
-def _live(path: Path, name: str, chance: random.Random, says: int) -> None:
+def _live(path: str, name: str, chance: random.Random, says: int) -> None:
     """A writer's life. It ends by being killed."""
     with onefold.open(path, policy=_POLICY) as store:
         session = store.session("s")
@@ -146,7 +149,7 @@ def _live(path: Path, name: str, chance: random.Random, says: int) -> None:
                     raise
 
 
-def _look_over(path: Path, acknowledged: list[str], told: Told) -> None:
+def _look_over(path: str, acknowledged: list[str], told: Told) -> None:
     try:
         with onefold.open(path, policy=_POLICY) as store:
             session = store.session("s")
@@ -171,8 +174,11 @@ def main() -> int:
     options = argparse.ArgumentParser(description="Kills writers at random, and looks at what is left.")
     options.add_argument("--kills", type=int, default=300)
     options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--store", default="agent.db", help="sessions/ for plain files")
     chosen = options.parse_args()
-    told = run(chosen.kills, chosen.seed)
+    told = run(chosen.kills, chosen.seed, chosen.store)
+    for line in told.words[:10]:
+        print(line)
     print(told)
     return 0 if told.well else 1
 

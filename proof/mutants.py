@@ -24,6 +24,8 @@ MODEL = "model.py"
 METHODS: dict[str, list[str]] = {
     "schedules": ["-m", "proof.schedules", "--depth", "6"],
     "power loss": ["-m", "proof.power", "--quick"],
+    "files, power lost": ["-m", "proof.files", "--method", "power", "--first", "--only", "create", "--only", "erase"],
+    "files, killed": ["-m", "proof.files", "--method", "bystander", "--first", "--only", "create", "--only", "delete"],
     "model": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_life_model.py"],
     "engine": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_conformance_engine.py"],
 }
@@ -60,6 +62,16 @@ CARRIED = Edit("compaction/run.py", "previous=work.previous,", "previous=None,",
 WRITER = Edit(CONTRACT, "if turn is not None and state.turn != turn.number:", after="def append(")
 SYNC = Edit("journal/sqlite/backend.py", "pragma synchronous = full", "pragma synchronous = off")
 
+FILES = "journal/files/backend.py"
+APPENDED = Edit(FILES, "disk.fdatasync(file.fd)", "pass", after="def _commit_plain(")
+LINKED = Edit(FILES, "self._disk.write_new(beside, text)", "self._disk.write_new(beside, text, sync=False)")
+NAMED = Edit(FILES, "self._disk.fsync_folder(folder.path)", "pass", after="def _open_segment(")
+MADE = Edit(FILES, "self._disk.fsync_folder(self._root)", "pass", after="def _open_segment(")
+DELETED = Edit(FILES, "self._disk.fsync(fd)", "pass", after="def _delete(")
+INTENDED = Edit("journal/files/erasing.py", "folder.disk.fsync_folder(folder.path)", "pass", after="def intend(")
+NOTED = Edit("journal/files/lock.py", "os.pwrite(self._fd, note, 0)", "pass", after="def note(")
+CAUGHT_UP = Edit("journal/files/catching.py", "folder.sync(", "str(")
+
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
@@ -89,6 +101,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("previous summary carried", (CARRIED,), "engine"),
     Mutant("writer fence of a turn", (WRITER,), "model"),
     Mutant("sync before acknowledge", (SYNC,), "power loss"),
+    Mutant("files: a line is synced", (APPENDED,), "files, power lost"),
+    Mutant("files: synced before it is linked", (LINKED,), "files, power lost"),
+    Mutant("files: the name of a segment is synced", (NAMED,), "files, power lost"),
+    Mutant("files: the folder of a session is synced", (MADE,), "files, power lost"),
+    Mutant("files: a deletion is synced", (DELETED,), "files, power lost"),
+    Mutant("files: an erasure is intended for good", (INTENDED,), "files, power lost"),
+    Mutant("files: a note of what is written", (NOTED,), "files, killed"),
+    Mutant("files: what is caught up is synced", (CAUGHT_UP,), "files, killed"),
 )
 
 

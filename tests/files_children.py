@@ -43,24 +43,28 @@ class WatchedDisk(Disk):
 
 
 class KillingDisk(WatchedDisk):
-    """Kills this process before the n-th change since it was armed; if told so, in the middle of it if it is a write."""
+    """Kills this process before the n-th change since it was armed; torn, in the middle of it if it is a write."""
 
     def __init__(self) -> None:
         super().__init__(self._count)
         self.seen: list[str] = []
         self.at = 0
+        self.call = ""
         self.torn = False
 
-    def arm(self, at: int, *, torn: bool = False) -> None:
-        self.seen, self.at, self.torn = [], at, torn
+    def arm(self, at: int = 0, *, call: str = "", torn: bool = False) -> None:
+        """Kills at a change by its number, or at the first call of a name."""
+        self.seen, self.at, self.call, self.torn = [], at, call, torn
 
     def _count(self, name: str, what: Any) -> None:
         self.seen.append(name)
+        if name == self.call and not self.torn:
+            os.kill(os.getpid(), signal.SIGKILL)
         if len(self.seen) == self.at and not (self.torn and name == "write"):
             os.kill(os.getpid(), signal.SIGKILL)
 
     def write(self, fd: int, data: bytes, offset: int) -> None:
-        if self.torn and len(self.seen) == self.at:
+        if self.torn and (len(self.seen) == self.at or self.call):
             super().write(fd, data[: len(data) // 2], offset)
             os.kill(os.getpid(), signal.SIGKILL)
         super().write(fd, data, offset)
@@ -72,8 +76,9 @@ class KillingDisk(WatchedDisk):
         return connection
 
     def _trace(self, cursor: apsw.Cursor, statement: str, bindings: Any) -> bool:
-        if statement == "commit" and self.at:
-            self._count(statement, None)
+        alone = statement.startswith("insert into records") and not cursor.connection.in_transaction
+        if statement == "commit" or alone:
+            self._count("commit", None)
         return True
 
 

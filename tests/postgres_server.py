@@ -253,7 +253,8 @@ def drop(address: str) -> None:
 
 def _administration() -> psycopg.Connection[tuple[object, ...]]:
     if not _admin:
-        _admin.append(psycopg.connect(shared_dsn(), autocommit=True, options="-c client_min_messages=error"))
+        options = "-c client_min_messages=error"
+        _admin.append(psycopg.connect(shared_dsn(), autocommit=True, prepare_threshold=None, options=options))
     return _admin[0]
 
 

@@ -19,6 +19,7 @@ from onefold.cli import imports
 from onefold.cli.exported import FIELDS, exported
 from onefold.cli.words import summary_of, turn_words, words
 from onefold.compaction.run import whoami
+from onefold.journal import copying
 from onefold.journal.contract import Journal
 from onefold.journal.copying import take_in
 from onefold.messages import decode, encode
@@ -799,6 +800,7 @@ def test_an_import_from_a_pipe_is_the_same(life: Path) -> None:
 _KILLED = """
 import os
 from onefold.cli import imports, main
+from onefold.journal import copying
 
 left = int(os.environ["CALLS"])
 real = imports.take_in
@@ -809,7 +811,7 @@ def take_in(*arguments, **named):
     return real(*arguments, **named) if left else os._exit(9)
 
 imports.take_in = take_in
-imports._RECORDS = 5
+copying.MOST_RECORDS = 5
 main()
 """
 
@@ -842,7 +844,7 @@ def test_what_was_written_together_is_taken_in_together(life: Path, monkeypatch:
         return take_in(journal, session, records)
 
     monkeypatch.setattr(imports, "take_in", seen)
-    monkeypatch.setattr(imports, "_RECORDS", 1)
+    monkeypatch.setattr(copying, "MOST_RECORDS", 1)
 
     fine(run(life, "import", "life.jsonl", "--into", "new.db"))
 

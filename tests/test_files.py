@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 import onefold
@@ -68,10 +69,7 @@ def test_a_session_is_a_folder_that_is_read_from_top_to_bottom_with_no_tool(made
 
 
 def test_every_line_is_what_the_schema_says(made: Path, root: Path) -> None:
-    from jsonschema import Draft202012Validator
-
-    schema = json.loads(Path(layout.__file__).with_name("schema.json").read_text())
-    check = Draft202012Validator(schema)
+    check = jsonschema_rs.validator_for(json.loads(Path(layout.__file__).with_name("schema.json").read_text()))
     with open_files(root) as store:
         session = store.session("a")
         session.append({"role": "assistant", "content": None, "tool_calls": [
@@ -243,7 +241,7 @@ def test_a_line_changed_by_hand_is_told_with_its_number_and_the_rest_can_be_read
         with pytest.raises(StoreDamaged, match=f"{FIRST}, line 4"):
             store.session("a").append(talk(1))
         assert any(f"{FIRST}, line 4" in f.found for f in store.verify().findings)
-    assert prints(root) == {**before, "a/head.json": prints(root)["a/head.json"], "a": prints(root)["a"]}
+    assert file.read_text() == "\n".join(lines)
 
     lines[3] = lines[3].replace('"kind":"messag', '"kind":"message"')
     file.write_text("\n".join(lines))
@@ -313,11 +311,13 @@ def test_a_second_successor_of_a_segment_cannot_be_linked(made: Path, root: Path
 # ---------------------------------------------------------------------- what a killed process leaves
 
 
-def _killed(root: Path, act: Callable[[Session], Any], at: int, *, torn: bool = False) -> None:
+def _killed(root: Path, act: Callable[[Session], Any], call: str, *, torn: bool = False) -> None:
+    """Runs an act in a process that is killed before its first call of this name; torn, in the middle of it."""
+
     def run() -> None:
         disk = KillingDisk()
         session = open_files(root, disk).session("a")
-        disk.arm(at, torn=torn)
+        disk.arm(call=call, torn=torn)
         act(session)
 
     assert not dies(run)
@@ -327,7 +327,7 @@ def test_a_torn_line_is_cut_off_and_kept_beside_f29(made: Path, root: Path, capl
     """F29: a torn last line makes neither the next record unreadable nor the whole file."""
     newest = made / "0000000001.jsonl"
     whole = newest.read_bytes()
-    _killed(root, lambda session: session.append({"role": "user", "content": "torn " * 50}), 2, torn=True)
+    _killed(root, lambda session: session.append({"role": "user", "content": "torn " * 50}), "write", torn=True)
     torn = newest.read_bytes().removeprefix(whole)
     assert torn
     assert not torn.endswith(b"\n")
@@ -346,7 +346,7 @@ def test_what_a_killed_process_left_is_settled_by_the_next_writer_without_reopen
     with open_files(root, prefix="first") as store:
         session = store.session("a")
         last = session.state.last
-        _killed(root, lambda other: other.append({"role": "user", "content": "durable, not in the index"}), 4)
+        _killed(root, lambda other: other.append({"role": "user", "content": "durable, not in the index"}), "commit")
         assert session.state.last == last
 
         number = store.session("b").append(talk(1)).numbers[0]
@@ -357,7 +357,7 @@ def test_what_a_killed_process_left_is_settled_by_the_next_writer_without_reopen
 
 
 def test_a_new_segment_that_was_not_linked_is_set_aside(made: Path, root: Path) -> None:
-    _killed(root, lambda session: session.compact(lambda m: "never linked"), 12)
+    _killed(root, lambda session: session.compact(lambda m: "never linked"), "link")
     assert [f for f in made.iterdir() if f.name.startswith(".new-")]
 
     with open_files(root) as store:
@@ -365,6 +365,7 @@ def test_a_new_segment_that_was_not_linked_is_set_aside(made: Path, root: Path) 
         assert session.context().summary == "what was said"
         (aside,) = made.glob("unfinished-*")
         assert "never linked" in aside.read_text()
+        store.journal.cancel("a")  # of the dead process, whose lease is still in force
         assert session.compact(lambda m: "linked").applied
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from onefold import OutcomeUnknown, Session, StoreUnavailable
+from onefold.journal import history
 from onefold.journal.files import Disk, layout
 from proof.kills import dies
 from proof.operations import talk
@@ -22,7 +23,7 @@ from tests.files_children import FailingDisk, everything, open_files, prepare
 Act = Callable[[Session], Any]
 ACTS: dict[str, Act] = {
     "append": lambda session: session.append(talk(3, start=20), key="k"),
-    "compact": lambda session: session.compact(lambda m: "folded"),
+    "keep": lambda session: history.keep(session._journal, "a", "agent"),
     "create": lambda session: session.fork(id="f"),
     "erase": lambda session: session.erase(3),
 }

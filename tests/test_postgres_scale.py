@@ -22,7 +22,8 @@ from onefold.journal.postgres import rows
 from onefold.journal.postgres.address import parse
 from onefold.journal.postgres.backend import PostgresBackend
 from onefold.journal.postgres.connecting import Link
-from onefold.model import Json
+from onefold.journal.seam import InUse
+from onefold.model import HolderId, Json
 from onefold.worker import Worker
 from tests import postgres_server
 from tests.helpers import PATIENCE, converse, quick
@@ -132,6 +133,26 @@ def test_open_compactions_are_taken_in_order_through_all_their_pages(
 
         assert [claimed(store) for _ in range(9)] == [*names, None]
         assert [c.session for c in store.journal.backend.read(lambda tx: [*tx.open_compactions()])] == names
+
+
+def test_workers_who_meet_at_the_front_of_the_line_go_on_in_different_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"s{n:02}" for n in range(20)]
+    with onefold.open("memory:", clock=lambda: 1_800_000_000.0) as store:
+        asked(store, *names)
+        tried: list[str] = []
+
+        def taken(session: str, *given: Any, **named: Any) -> Any:
+            tried.append(session)
+            raise InUse(session)
+
+        monkeypatch.setattr(store.journal.backend, "write", taken)
+        for pid in (1, 2):
+            assert store.journal.claim_next(HolderId("host", pid, "thread", None, "nonce")) is None
+
+    one, other = tried[:20], tried[20:]
+    assert sorted(one) == sorted(other) == names
+    assert one[0] == other[0]
+    assert one[1:] != other[1:]
 
 
 def test_a_session_with_a_damaged_segment_holds_up_no_other(

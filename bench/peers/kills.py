@@ -23,7 +23,7 @@ from bench.peers.conversation import SUMMARY, Compacts, Exchange, Left, Meter, e
 from bench.peers.trip import Trip, die
 
 EXCHANGES = 40
-_LONGEST = 60.0
+_LONGEST = 120.0
 _TOGETHER = 3.0
 """How long one of two waits in its summarizer for the other to be in its own."""
 
@@ -74,7 +74,7 @@ def at_once(compacts: Compacts, folder: Path) -> dict[str, Any]:
     barrier = multiprocessing.get_context("fork").Barrier(2)
     others = [_process(_race, compacts, place, turn, barrier) for turn in turns]
     for other in others:
-        other.join(_LONGEST)
+        _done(other)
     left = _left(compacts, place)
     said = [Path(f"{place}.{turn.number}.error") for turn in turns]
     errors = [path.read_text() for path in said if path.exists()]

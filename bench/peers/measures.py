@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
@@ -27,8 +28,6 @@ MARKS = (500, 1_000, 2_000, 4_000)
 _SLICE = 100
 _SLICES = 5
 """The rate at a mark is the median of so many slices before it."""
-_BUDGET = 100.0
-"""Seconds of appending after which a peer is not taken further."""
 _TRACED = 25
 _LONGEST = 300.0
 _SYNC = re.compile(r"\b(?:fsync|fdatasync|msync|sync_file_range)\((\d+|0x[0-9a-f]+)")
@@ -40,7 +39,7 @@ class Size:
     """How much is measured."""
 
     marks: tuple[int, ...] = MARKS
-    budget: float = _BUDGET
+    patience: float = math.inf
 
 
 SHORT = Size((100, 200), 5.0)
@@ -116,13 +115,10 @@ class Line:
 
     @property
     def over(self) -> bool:
-        long = len(self._slices) * _SLICE
-        most = min(self.peer.most, max(self._size.marks))
-        return long >= most or (sum(self._slices) > self._size.budget and long in self._size.marks) or self._too_slow
-
-    @property
-    def _too_slow(self) -> bool:
-        return sum(self._slices) > 2 * self._size.budget
+        long, taken = len(self._slices) * _SLICE, sum(self._slices)
+        patience = min(self.peer.patience, self._size.patience)
+        enough = taken > patience and long in self._size.marks
+        return long >= min(self.peer.most, max(self._size.marks)) or enough or taken > 2 * patience
 
     def step(self) -> None:
         """One slice; at a mark, a look at what is there."""

@@ -55,6 +55,12 @@ framework compacts in a turn, the whole turn is gone through.
   are not here.
 """
 
+_HEADING = "## Side by side with others\n"
+_READ_ON = """\
+At {length} messages, measured by `make bench-peers` on {date}.
+[What was done, how it grows, and what a kill in the middle of a compaction leaves](peers.md).
+"""
+
 _CHECKPOINTS = """\
 LangGraph keeps a checkpoint after each step of the agent, and each holds all messages so far: its file grows with the
 square of the length. That buys going back to any step. The others keep a message once.
@@ -69,7 +75,7 @@ waits up to three seconds for the other one's to be asked.
 
 
 def as_page(found: dict[str, Any]) -> str:
-    warning = found["machine"].get("warning", "")
+    warning = found.get("machine", {}).get("warning", "")
     parts = [
         _INTRODUCTION,
         *([f"**{warning}**\n"] if warning else []),
@@ -90,13 +96,12 @@ def as_page(found: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def section(found: dict[str, Any]) -> str:
-    """For the page on performance: the first table, and where to read on."""
-    date = found["machine"]["date"]
+def into(page: str, found: dict[str, Any]) -> str:
+    """The page on performance with the first table at its end, in place of the one that was there."""
     lines = [
-        "## Side by side with others\n",
-        f"At {AT:,} messages, measured by `make bench-peers` on {date}; [what was done, how it grows, and what a kill "
-        "in the middle of a compaction leaves](peers.md).\n",
+        page.partition(_HEADING)[0].rstrip("\n") + "\n",
+        _HEADING,
+        _READ_ON.format(length=f"{AT:,}", date=found["machine"]["date"]),
         table(found),
         behind(found),
     ]
@@ -107,11 +112,11 @@ def table(found: dict[str, Any]) -> str:
     """The rows at the length that the page is about, or as far as a store came."""
     rows = ["| store | appends a second | syncs a message | load | on disk | written a message | settings |",
             "| --- | --: | --: | --: | --: | --: | --- |"]  # fmt: skip
-    for name, line in found["speed"].items():
+    for name, line in found.get("speed", {}).items():
         if not (at := _at(line)):
             continue
         far = "" if at["messages"] == AT else f" ({at['messages']:,.0f} messages)"
-        synced = found["syncs"].get(name)
+        synced = found.get("syncs", {}).get(name)
         rows.append(
             f"| {PEERS[name].says}{' †' if PEERS[name].runs else ''}{far} | {at['rate']:,.0f} | "
             f"{'unknown' if synced is None else f'{synced:.2f}'} | {_time(at['load'])} | {_bytes(at['size'])} | "
@@ -123,19 +128,21 @@ def table(found: dict[str, Any]) -> str:
 def behind(found: dict[str, Any]) -> str:
     """Where onefold is not ahead, each of its rows against the others of the same framework; bare, against all."""
     said = []
-    for name, line in found["speed"].items():
+    for name, line in found.get("speed", {}).items():
         if not PEERS[name].ours or not (own := _at(line)):
             continue
-        for other, theirs in found["speed"].items():
+        for other, theirs in found.get("speed", {}).items():
             same = PEERS[other].environment == PEERS[name].environment or (name == "onefold" and not PEERS[other].runs)
             if PEERS[other].ours or not same or not (at := _at(theirs)) or at["messages"] != own["messages"]:
                 continue
             if slower := _slower(own, at):
-                synced = found["syncs"].get(other)
+                synced = found.get("syncs", {}).get(other)
                 why = " It does not sync." if synced is not None and synced < 0.01 else ""
                 said.append(f"- {PEERS[name].says} against {PEERS[other].says}: {', '.join(slower)}.{why}")
     head = "**Where onefold is not ahead** (bare against every store, and under a framework against that one's own):\n"
-    return head + "\n" + "\n".join(said) + "\n" if said else "onefold is ahead on every row.\n"
+    if not said:
+        return "onefold is ahead on every row.\n" if found.get("speed") else ""
+    return head + "\n" + "\n".join(said) + "\n"
 
 
 def _slower(own: dict[str, float], other: dict[str, float]) -> list[str]:
@@ -151,10 +158,10 @@ def _slower(own: dict[str, float], other: dict[str, float]) -> list[str]:
 
 
 def _growth(found: dict[str, Any]) -> str:
-    lengths = sorted({int(at["messages"]) for line in found["speed"].values() for at in line["at"]})
+    lengths = sorted({int(at["messages"]) for line in found.get("speed", {}).values() for at in line["at"]})
     head = "| store | " + " | ".join(f"{length:,}" for length in lengths) + " |"
     rows = [head, "| --- |" + " --: |" * len(lengths)]
-    for name, line in found["speed"].items():
+    for name, line in found.get("speed", {}).items():
         by = {int(at["messages"]): at for at in line["at"]}
         cells = [
             f"{by[n]['rate']:,.0f}/s, {_time(by[n]['load'])}, {_bytes(by[n]['size'])}" if n in by else ""
@@ -170,7 +177,7 @@ def _growth(found: dict[str, Any]) -> str:
 def _kills(found: dict[str, Any]) -> str:
     rows = ["| compaction of | kills | as before | done | broken | what was left there | gone | paid twice | held up |",
             "| --- | --: | --: | --: | --: | --- | --: | --: | --: |"]  # fmt: skip
-    for name, killed in found["kills"].items():
+    for name, killed in found.get("kills", {}).items():
         tries = killed["found"]
         states = Counter(one["state"] for one in tries)
         wrong = {state: n for state, n in states.items() if state not in ("as before", "done")}
@@ -189,7 +196,7 @@ def _kills(found: dict[str, Any]) -> str:
 def _both(found: dict[str, Any]) -> str:
     rows = ["| session of | summaries paid | in the context | messages twice | of a turn missing | errors |",
             "| --- | --: | --: | --: | --: | --- |"]  # fmt: skip
-    for name, both in found["both"].items():
+    for name, both in found.get("both", {}).items():
         told = "; ".join(f"`{error.split(':')[0]}`" for error in both["errors"])
         rows.append(
             f"| {PEERS[name].says} | {both['asked']} | {both['summaries']} | {both['doubled'] or ''} | "
@@ -199,7 +206,7 @@ def _both(found: dict[str, Any]) -> str:
 
 
 def _machine(found: dict[str, Any]) -> str:
-    facts = {k: v for k, v in found["machine"].items() if k not in ("warning", "settings")}
+    facts = {k: v for k, v in found.get("machine", {}).items() if k not in ("warning", "settings")}
     facts |= {"versions": "; ".join(found["versions"].values())}
     return "| | |\n| --- | --- |\n" + "\n".join(f"| {name} | {value} |" for name, value in facts.items()) + "\n"
 

@@ -13,6 +13,7 @@ from onefold.compaction.run import Runner
 from onefold.compaction.summarizers import Summarizer
 from onefold.errors import SessionNotFound, StoreError
 from onefold.journal import marks, privacy
+from onefold.journal.beside import is_folder
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryBackend
 from onefold.journal.refusals import check_name
@@ -176,7 +177,7 @@ def open(
         backend = MemoryBackend(clock=clock)
     elif text.startswith(("postgresql://", "postgres://")):
         backend = _postgres(text, create=create, clock=clock, ids=ids)
-    elif text.startswith("files:") or text.endswith("/") or Path(text, ".onefold").is_dir():
+    elif is_folder(text):
         backend = _files(text.removeprefix("files:"), create=create, clock=clock, ids=ids)
     else:
         backend = SqliteBackend(text.removeprefix("sqlite:"), create=create, clock=clock, ids=ids)

@@ -19,6 +19,7 @@ from onefold.agents.refused import Refused
 from onefold.agents.room import Room
 from onefold.agents.spec import Agent, Agents
 from onefold.errors import OnefoldError, SessionNotFound, StoreError
+from onefold.journal.beside import beside
 from onefold.journal.refusals import check_name
 from onefold.journal.seam import Transaction
 from onefold.model import Clock, Json, system_clock
@@ -267,6 +268,6 @@ class Host:
 
 def frames_path(address: str, data: Path) -> Path:
     """Where the raw frames of a store are: beside a file, else among this user's data."""
-    if "://" not in address and not address.endswith(("/", ":")):
-        return Path(f"{address.removeprefix('sqlite:')}.frames")
+    if "://" not in address and not address.endswith(":"):
+        return beside(address, "frames")
     return data / "frames" / f"{hashlib.sha256(address.encode()).hexdigest()[:16]}.frames"

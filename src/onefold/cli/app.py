@@ -12,6 +12,7 @@ from onefold.cli import (
     cancel,
     compact,
     context,
+    copy,
     delete,
     demo,
     doctor,
@@ -93,6 +94,7 @@ app.command("doctor")(doctor.command)
 app.command("backup")(backup.command)
 app.command("export")(export.command)
 app.command("import")(imports.command)
+app.command("copy")(copy.command)
 app.command("mcp")(mcp.command)
 app.command("worker")(worker.command)
 app.command("serve")(serve.command)

@@ -32,7 +32,8 @@ def command(
             refuse(f"{path} exists already; choose another name, a backup overwrites nothing")
         with _progress() as step:
             opened.backup(path, progress=step)
-        say(f"copied {safe(opened.address)} to {safe(str(path))}, {path.stat().st_size:,} bytes")
+        size = sum(f.stat().st_size for f in (path, *path.rglob("*")) if f.is_file())
+        say(f"copied {safe(opened.address)} to {safe(str(path))}, {size:,} bytes")
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import onefold
 from onefold.cli.options import JsonOption, StoreOption, WrongUse, config_path, default_store, locate
 from onefold.cli.output import as_json, refuse, safe, say
 from onefold.errors import StoreError
+from onefold.journal.beside import OWN, is_folder, path_of
 from onefold.messages import encode
 
 _CONFIG = """\
@@ -76,8 +77,8 @@ def _make(address: str) -> bool:
     """Makes the store, unless it is there. True if it was not."""
     if address == "memory:":
         raise StoreError("a store in memory is seen by its own process only; name a file")
-    file = Path(address.removeprefix("sqlite:"))
-    there = file.exists()
+    file = path_of(address)
+    there = file.joinpath(OWN).is_dir() if is_folder(address) else file.exists()
     if file == default_store():
         file.parent.mkdir(parents=True, exist_ok=True)  # of any other path, a missing folder is more likely a mistake
     onefold.open(address, create=not there).close()
@@ -86,7 +87,7 @@ def _make(address: str) -> bool:
 
 def _write(settings: Path, address: str) -> bool:
     """Writes the config file, unless there is one. True if there was none."""
-    store = str(Path(address.removeprefix("sqlite:")).absolute())
+    store = f"{path_of(address).absolute()}{'/' if is_folder(address) else ''}"
     try:
         settings.parent.mkdir(parents=True, exist_ok=True)
         with settings.open("x", encoding="utf-8") as file:

@@ -75,7 +75,7 @@ def _configured() -> str | None:
     if re.match(r"[a-z]{2,}:", store):
         return store
     # A relative path is meant from where the file lies: the command may be run anywhere.
-    return str(path.absolute().parent / Path(store).expanduser())
+    return str(path.absolute().parent / Path(store).expanduser()) + ("/" if store.endswith("/") else "")
 
 
 def _home(variable: str, default: str) -> Path:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
 from onefold.cli.options import WrongUse
 from onefold.cli.output import line_on_stderr, listed, safe, say
+from onefold.journal.beside import beside
 from onefold.store import Store
 
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
@@ -35,7 +35,7 @@ def print_forks(forks: tuple[str, ...]) -> None:
 
 def wiped_from_index(store: Store) -> bool:
     """Takes what is gone out of the search index as well, if there is one. True if none of it is left there."""
-    if not Path(f"{store.address.removeprefix('sqlite:')}.search").exists():
+    if not beside(store.address, "search").exists():
         return True
     from onefold.recall import Recall
 

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import logging
 import os
+import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple
 from functools import partial
@@ -281,8 +283,11 @@ class Journal:
         holds, or that wait, are only looked at: who finds nothing to do writes nothing. A session that somebody writes
         to just now is passed over: it is there the next time."""
         tried: set[str] = set()
-        while some := self.backend.read(partial(self._claimable_ones, tried)):
-            for waiting in some:
+        while some := deque(self.backend.read(partial(self._claimable_ones, tried))):
+            while some:
+                if tried:  # somebody was first: each goes on elsewhere in the line, so that many do not meet again
+                    some.rotate(-zlib.crc32(f"{who.pid} {who.nonce} {len(tried)}".encode()))
+                waiting = some.popleft()
                 tried.add(waiting.id)
                 work = self._claiming(waiting.session, who, lease, life, waiting.id)
                 try:

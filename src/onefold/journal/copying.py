@@ -105,6 +105,7 @@ def take_in(
         if state is None:
             state = _begin(tx, session, records[0], alone)
         before = state.last
+        tx.keys(session, [record.key for record in records if record.key is not None])  # each is asked for: see `fold`
         for record in records:
             if record.number <= before:
                 if tx.record(session, record.number) != record:
@@ -270,7 +271,9 @@ def wanted(source: Backend, names: Sequence[str] = ()) -> list[Wanted]:
     return [*found.values()]
 
 
-def copy(source: Backend, target: Journal | None, sessions: Sequence[Wanted], seen: Seen, *, dry_run: bool = False) -> Iterator[Copied]:
+def copy(
+    source: Backend, target: Journal | None, sessions: Sequence[Wanted], seen: Seen, *, dry_run: bool = False
+) -> Iterator[Copied]:
     """Copies sessions one after another and verifies each. One that is refused does not keep the others."""
     same: dict[str, int] = {}
     for one in sessions:
@@ -324,9 +327,12 @@ def _copy_one(
         cause = str(error)
     except OnefoldError as error:
         cause = str(error)
-    new = act.last - act.there if dry_run and cause is None else act.new
-    counts = {"there": max(0, act.there - one.first + 1), "new": new, "erased": len(act.erased), "same": act.same}
-    return Copied(one.session, act.last, verified=act.verified, cause=cause, **counts)
+    done = Copied(
+        one.session, act.last, act.there - one.first + 1, act.new, len(act.erased), act.verified, act.same, cause
+    )
+    if dry_run and cause is None:
+        return replace(done, new=act.last - act.there, same=act.last)
+    return done
 
 
 class _Act:
@@ -348,58 +354,202 @@ class _Act:
         """What stands in the target has to be what the source has there, but for what was erased there since."""
         here = self._target.backend.read(partial(_stands, self._one))
         if here > self.last:
-            self._goes_on()
+            self._look_again()
         for page in _pages(self._source, self._id, self._one.first, min(here, self.last)):
-            self._compare_page(page)
+            self._compare(page)
             self.there = page[-1].number
+            self._seen(2 * len(page))
         if here > self.last:
-            raise self._different(
-                self.last + 1, here, f"the source has no record {self.last + 1}, the target goes on with its own"
-            )
+            raise self._differs(self.last + 1, here, "the target goes on where the source has nothing")
         if self.erased:
-            self._goes_on()
+            self._look_again()  # the record that says so may have come after the copy began
 
     def take(self) -> None:
-        sized = (
-            (record, len(encode(record.body)))
-            for page in _pages(self._source, self._id, self.there + 1, self.last)
-            for record in page
-        )
-        for part in parts(sized):
+        pages = _pages(self._source, self._id, self.there + 1, self.last)
+        for part in parts((record, len(encode(record.body))) for page in pages for record in page):
             self.new += take_in(self._target, self._id, part, alone=self._one.alone, erased=self.erased)
             self._seen(len(part))
 
     def verify(self) -> None:
-        """Reads back what was taken in, compares it once more, and the derived rows with what it all amounts to."""
-        erased, self.erased = self.erased, {}
-        if erased:  # what was folded so far is no longer so
-            self._check, self.verified = _Check(self._id), 0
-        for page in _pages(self._source, self._id, self._one.first if erased else self.there + 1, self.last):
-            self._compare_page(page)
-            if self.erased:
-                raise Differs(
-                    f"session {self._id!r}: record {min(self.erased)} was erased in the source while it was copied; "
-                    "run the same command again"
-                )
-        self.erased = erased
-        if wrong := self._target.backend.read(self._check.compare):
-            raise Differs(f"session {self._id!r}: all records are the same, but {wrong}; look with `onefold verify`")
+        """Reads back what was taken in and compares it once more, then the derived rows with what it all amounts to."""
+        carried, self.erased = self.erased, {}
+        if carried:
+            self._check = _Check(self._id)  # what was folded so far is no longer so
+        for page in _pages(self._source, self._id, self._one.first if carried else self.there + 1, self.last):
+            self._compare(page)
+            self._seen(len(page))
+        if self.erased:
+            raise Differs(
+                f"session {self._id!r}: record {min(self.erased)} was erased in the source while it was copied; "
+                "run the same command again"
+            )
+        self.erased = carried
+        self._is_right(self._target.backend.read(self._check.rows_differ))
         self.verified = self._check.records
 
-    def _compare_page(self, page: list[Record]) -> None:
-        def look(tx: Transaction) -> None:
-            here = tx.records(self._id, page[0].number, page[-1].number + 1, len(page))
-            for mine, theirs in zip(page, here, strict=False):
-                if _is_same(mine, theirs):
-                    self.same = mine.number
-                elif _was_erased(mine, theirs):
-                    self.erased[mine.number] = mine
-                else:
-                    raise self._different(mine.number, tx.last_number(self._id), f"record {mine.number} is another one")
-            if len(here) < len(page):
-                last = tx.last_number(self._id)
-                raise self._different(last + 1, last, "it was cut short while it was copied")
-            self._check.take(tx, here)
+    def _compare(self, page: list[Record]) -> None:
+        first, stop = page[0].number, page[-1].number + 1
+        here, last = self._target.backend.read(partial(_records, self._id, first, stop))
+        for mine, theirs in zip(page, here, strict=False):
+            if _was_erased(mine, theirs):
+                self.erased[mine.number] = mine
+            elif not _is_same(mine, theirs):
+                raise self._differs(mine.number, last, f"record {mine.number} is another one in each")
+            self.same = max(self.same, mine.number)
+        if len(here) < len(page):
+            raise self._differs(last + 1, last, "the target was cut short while it was copied")
+        self._is_right(self._target.backend.read(partial(self._check.keys_differ, self._check.take(here))))
 
-        self._target.backend.read(look)
-        self._seen(len(page))
+    def _is_right(self, wrong: str | None) -> None:
+        if wrong is not None:
+            raise Differs(f"session {self._id!r}: {wrong} in the target; look with `onefold verify --store TARGET`")
+
+    def _look_again(self) -> None:
+        state = self._source.read(partial(_state, self._id))
+        self.last = max(self.last, state.last if state is not None else 0)
+
+    def _differs(self, number: int, here: int, why: str) -> Differs:
+        self.same = min(self.same, number - 1)
+        return Differs(
+            f"session {self._id!r} went its own way: {why}. It ends at record {self.last} in the source and at {here} "
+            f"in the target, and is the same up to {number - 1}. It was left as it is; copy it to another store"
+        )
+
+
+class _Check(DictRows):
+    """What the records of the target amount to, page by page. A key is let go of once it was compared: there may be as
+    many of them as records."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__()
+        self.records = 0
+        self._session = session
+        self._state: SessionState | None = None
+
+    def take(self, page: list[Record]) -> dict[str, KeyUse]:
+        """Folds a page, and gives what its keys were used for; but for the last one, which may go on."""
+        for record in page:
+            state = self._state or fold.newborn(self._session, record.at)
+            self._state = fold.apply(self, state, record)
+            self.records += 1
+        self.undo.clear()
+        keys = self.derived.keys
+        going_on = page[-1].key
+        self.derived.keys = {key: use for key, use in keys.items() if key == going_on}
+        return {key: use for key, use in keys.items() if key != going_on}
+
+    def keys_differ(self, keys: Mapping[str, KeyUse], tx: Transaction) -> str | None:
+        here = tx.keys(self._session, [*keys])
+        wrong = next((key for key, use in keys.items() if here.get(key) != use), None)
+        return None if wrong is None else f"key {wrong!r} is not what its records say"
+
+    def rows_differ(self, tx: Transaction) -> str | None:
+        """The first thing that is not as the records say."""
+        id, should = self._session, self.derived
+        if tx.session(id) != self._state:
+            return "its state is not what its records say, or somebody wrote to it meanwhile,"
+        for what, same in (
+            ("a segment is", tx.segments(id) == [*should.segments.values()]),
+            ("a compaction is", {c.id: c for c in tx.compactions(id, open_only=False)} == should.compactions),
+            ("an input is", tx.inputs(id) == sorted(should.inputs)),
+            ("an alias is", all(tx.owner(alias) == id for alias in should.aliases)),
+            ("its seal is", tx.looks_right(id)),
+        ):
+            if not same:
+                return f"{what} not what its records say"
+        return self.keys_differ(should.keys, tx)
+
+
+def _pages(source: Backend, session: str, first: int, last: int) -> Iterator[list[Record]]:
+    """A session's own records, as many at a time as fit by the size of those before them."""
+    most = _FIRST_PAGE
+    while first <= last:
+        page, end = source.read(partial(_records, session, first, min(last + 1, first + most)))
+        if not page or page[0].number != first:
+            raise Differs(f"session {session!r}: record {first} is gone from the source, which ends at {end} now")
+        yield page
+        first = page[-1].number + 1
+        each = sum(len(encode(record.body)) for record in page) // len(page) + 1
+        most = max(1, min(MOST_RECORDS, 4 * most, MOST_BYTES // each))
+
+
+def _is_same(one: Record, other: Record) -> bool:
+    """Every field, and the body as it is written down: 1 is not 1.0, and not True."""
+    return one == other and encode(one.body) == encode(other.body)
+
+
+def _was_erased(mine: Record, theirs: Record) -> bool:
+    """Whether one record is what erasing left of the other."""
+    if mine.kind == ERASED and theirs.kind != ERASED:
+        gone = theirs._replace(kind=ERASED, body=mine.body, format=None, header=None)
+        return mine == gone and bool(mine.body.get("was") == theirs.kind)
+    if mine.kind == theirs.kind == SEGMENT_OPENED and mine.body.get("erased") and not theirs.body.get("erased"):
+        told = {name: mine.body.get(name) for name in ("summary", "erased", "facts")}
+        return mine == theirs._replace(body={**theirs.body, **told})
+    return False
+
+
+# ---------------------------------------------------------------------- what is asked of a store
+
+
+def _named(name: str, tx: Transaction) -> str:
+    return view.known(tx, tx.owner(name) or name).id
+
+
+def _state(session: str, tx: Transaction) -> SessionState | None:
+    return tx.session(session)
+
+
+def _parent(session: str, tx: Transaction) -> str | None:
+    """None for the parent that was deleted too."""
+    state = tx.session(session)
+    return state.parent if state is not None and state.parent and tx.session(state.parent) is not None else None
+
+
+def _want(session: str, tx: Transaction) -> Wanted:
+    state = tx.session(session)
+    if state is None or not tx.looks_right(session):
+        said = f"session {session!r} is not what its journal says in the source; mend it there: `onefold verify --fix`"
+        return Wanted(session, trouble=said)
+    alone = state.parent is not None and tx.session(state.parent) is None
+    return Wanted(session, state.forked_at + 1, state.last, state.parent, alone)
+
+
+def _stands(one: Wanted, tx: Transaction) -> int:
+    """The last record that the target has of a session; of one that is not there, what comes before its first."""
+    state = tx.session(one.session)
+    if (state is not None or tx.last_number(one.session)) and not tx.looks_right(one.session):
+        raise Differs(
+            f"session {one.session!r} is not what its journal says in the target; mend it there: `onefold verify --fix`"
+        )
+    if state is not None:
+        return state.last
+    if tx.deleted(one.session) is not None:
+        raise Differs(f"session {one.session!r} was deleted in the target, and its id stays taken; nothing was copied")
+    if (owner := tx.owner(one.session)) is not None:
+        raise Differs(f"session {owner!r} of the target is known as {one.session!r} already; nothing was copied")
+    return one.first - 1
+
+
+def _records(session: str, start: int, stop: int, tx: Transaction) -> tuple[list[Record], int]:
+    return tx.records(session, start, stop, stop - start), tx.last_number(session)
+
+
+def _stones(after: str, tx: Transaction) -> list[tuple[str, str]]:
+    return tx.tombstones(_STONES, after)
+
+
+def _are_free(session: str, ids: Sequence[str], tx: Transaction) -> bool:
+    """Whether ids of a deleted session are neither in use in the target nor taken there already."""
+    for id in ids:
+        if (owner := id if tx.session(id) is not None else tx.owner(id)) is not None:
+            raise Differs(
+                f"session {session!r} was deleted in the source, and session {owner!r} of the target is known as "
+                f"{id!r}; that one was left as it is. Delete it there too, if it is the same"
+            )
+    return any(tx.deleted(id) != session for id in ids)
+
+
+def _wipe(session: str, ids: Sequence[str], tx: Transaction) -> None:
+    if _are_free(session, ids, tx):
+        tx.wipe(session, ids)

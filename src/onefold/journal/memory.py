@@ -191,6 +191,9 @@ class MemoryTransaction:
     def key(self, session: str, key: str) -> KeyUse | None:
         return self._shelf(session).rows.key(session, key)
 
+    def keys(self, session: str, keys: Sequence[str]) -> dict[str, KeyUse]:
+        return {key: use for key in keys if (use := self.key(session, key)) is not None}
+
     def put_key(self, session: str, key: str, use: KeyUse) -> None:
         self._shelves[session].rows.put_key(session, key, use)
 

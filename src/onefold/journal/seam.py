@@ -110,6 +110,9 @@ class Transaction(Rows, Protocol):
     def lasts(self, sessions: Sequence[str]) -> dict[str, int]:
         """The last numbers of several sessions, all at once. A session that is not there is left out."""
 
+    def keys(self, session: str, keys: Sequence[str]) -> dict[str, KeyUse]:
+        """What several keys were used for, all at once. One that was not used is left out."""
+
     def segment(self, session: str, number: int) -> Segment | None: ...
     def segment_at(self, session: str, number: int) -> Segment | None:
         """The one in force at a number."""

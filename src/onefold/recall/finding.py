@@ -12,6 +12,7 @@ from threading import Lock
 
 from onefold.errors import OnefoldError
 from onefold.journal import view
+from onefold.journal.beside import beside
 from onefold.journal.seam import Backend, Transaction
 from onefold.model import Record, Segment
 from onefold.recall.filling import Deadline, Progress, catch_up
@@ -185,4 +186,4 @@ def _index(backend: Backend) -> Index | None:
     if not path.exists():
         log.warning("%s is not seen from this folder: open the store by its whole path to have an index", path)
         return None
-    return Index(path.with_name(path.name + ".search"), backend.incarnation)
+    return Index(beside(backend.address, "search").absolute(), backend.incarnation)

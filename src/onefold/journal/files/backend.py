@@ -26,10 +26,10 @@ from onefold.journal.files.catching import Folder, catch_up
 from onefold.journal.files.disk import Disk
 from onefold.journal.files.lines import says_id, written
 from onefold.journal.files.lock import StoreLock, Users
-from onefold.journal.files.rows import Change, FilesKnown, FilesTransaction, Place, Shifted, place
+from onefold.journal.files.rows import Change, Deferred, FilesKnown, FilesTransaction, Place, Shifted, place
 from onefold.journal.seam import Transaction
 from onefold.journal.sqlite import backend as sqlite
-from onefold.journal.sqlite.backend import PAGE_SIZE, Connect, SqliteBackend, connect
+from onefold.journal.sqlite.backend import MOST_STATES, PAGE_SIZE, Connect, SqliteBackend, connect
 from onefold.journal.sqlite.engine import check_library
 from onefold.journal.sqlite.line import Ticket
 from onefold.model import Clock, Ids, random_id, system_clock
@@ -57,8 +57,6 @@ class OpenFile:
 
     fd: int
     base: int
-    inode: int
-    path: str
     folder: str
 
 
@@ -218,8 +216,9 @@ class FilesBackend(SqliteBackend):
     def _settle_left(self) -> None:
         """Whoever comes after another process looks whether that one finished what it wrote last."""
         left = self._lock.left()
-        if left == []:
+        if left == [] and self._lock.is_ours:
             return
+        self._forget()
         if left is None:
             left = self._differences()
         unfinished = [session for session in left if not self._finished(session)]
@@ -242,7 +241,7 @@ class FilesBackend(SqliteBackend):
         self._let_go_of_files()
         connection = self._begin()
         self._known.clear()
-        tx = self._transaction(connection)
+        tx = self._transaction(Deferred(connection, begun=True))
         try:
             _, end = making.take_deleted(self._disk, self._root, tx)
             for session in sessions:
@@ -341,7 +340,7 @@ class FilesBackend(SqliteBackend):
     def _run_one(self, ticket: Ticket) -> None:
         """One operation in a commit of its own."""
         for tries in range(1, TRIES + 1):
-            tx = self._transaction(self._begin())
+            tx = self._transaction(self._deferred())
             try:
                 result = ticket.work(tx)
                 self._commit(tx, ticket, result)
@@ -358,6 +357,15 @@ class FilesBackend(SqliteBackend):
             finally:
                 tx.close()
             return
+
+    def _deferred(self) -> Deferred:
+        """The connection to write with. What is known still holds if nobody else had the lock since."""
+        writer = self._writer
+        if writer is None or self._seen is None or writer.in_transaction or len(self._known.states) >= MOST_STATES:
+            writer = self._begin()
+            self._seen = writer.data_version()
+            return Deferred(writer, begun=True)
+        return Deferred(writer, begun=False)
 
     def _run_many(self, waiting: deque[Ticket]) -> None:
         while waiting:
@@ -394,7 +402,7 @@ class FilesBackend(SqliteBackend):
         group = Group()
         while waiting:
             ticket = waiting[0]
-            tx = self._transaction(connection, self._known.copy(), group.changes)
+            tx = self._transaction(Deferred(connection, begun=True), self._known.copy(), group.changes)
             connection.execute("savepoint operation")
             try:
                 result = ticket.work(tx)
@@ -428,8 +436,7 @@ class FilesBackend(SqliteBackend):
 
     def _commit_plain(self, tx: FilesTransaction, changes: dict[str, Change], answer: Callable[[], None]) -> None:
         """Adds lines to the ends of files, one write and one sync for each, and then says so in the index."""
-        connection = self._writer
-        assert connection is not None
+        connection = tx.index
         texts = []
         for session, change in changes.items():
             file = self._file(tx, session, change)
@@ -446,14 +453,13 @@ class FilesBackend(SqliteBackend):
                 disk.write(file.fd, text, change.ends[1])
                 disk.fdatasync(file.fd)
             committing = True
-            connection.execute("commit")
+            connection.commit()
             for session, _, change, text in texts:
                 assert change.ends is not None
                 self._known.ends[session] = (change.ends[0], change.ends[1] + len(text))
-            self._seen = connection.data_version()
             answer()
         except BaseException as error:
-            if committing and not connection.in_transaction and not isinstance(error, apsw.Error):
+            if connection.done:
                 answer()  # interrupted after it was done
                 self._forget()
                 raise
@@ -510,12 +516,10 @@ class FilesBackend(SqliteBackend):
         file = self._files.get(session)
         if file is None or file.base != base:
             file = self._open_file(session, base)
-        try:
-            there = self._disk.stat(file.path)
-        except FileNotFoundError:
-            raise Behind(session) from None
-        if there.st_ino != file.inode:  # what was erased is gone from it
+        there = self._disk.state(file.fd)
+        if not there.st_nlink:  # it was written anew without what was erased
             file = self._open_file(session, base)
+            there = self._disk.state(file.fd)
         if head is None:
             state = tx.session(session)
             head = state.head if state is not None else 0
@@ -542,7 +546,7 @@ class FilesBackend(SqliteBackend):
             fd = self._disk.open_append(path)
         except FileNotFoundError:
             raise Behind(session) from None
-        file = self._files[session] = OpenFile(fd, base, os.fstat(fd).st_ino, str(path), str(folder))
+        file = self._files[session] = OpenFile(fd, base, str(folder))
         while len(self._files) > MOST_OPEN:
             self._disk.close(self._files.popitem(last=False)[1].fd)
         return file
@@ -664,11 +668,8 @@ class FilesBackend(SqliteBackend):
         self._bury(self._folder(session))
 
     def _finish(self, tx: FilesTransaction) -> None:
-        connection = self._writer
-        assert connection is not None
         self._log_pages += 10
-        connection.execute("commit")
-        self._seen = connection.data_version()
+        tx.index.commit()
 
     def _go_through(self, session: str, ticket: Ticket, result: Any, error: BaseException) -> None:
         """Something failed after the commit. What was written stands: the index is brought up to date with it, or, if
@@ -759,11 +760,9 @@ class FilesBackend(SqliteBackend):
             self._lock.leave()
 
     def _transaction(
-        self, connection: apsw.Connection, known: FilesKnown | None = None, earlier: dict[str, Change] | None = None
+        self, index: Deferred, known: FilesKnown | None = None, earlier: dict[str, Change] | None = None
     ) -> FilesTransaction:  # fmt: skip
-        return FilesTransaction(
-            connection, self._clock(), known or self._known, self._disk, self._root, earlier=earlier
-        )
+        return FilesTransaction(index, self._clock(), known or self._known, self._disk, self._root, earlier=earlier)
 
     def _folder(self, session: str) -> Folder:
         return Folder(self._disk, self._root / layout.folder_name(session), self._names)

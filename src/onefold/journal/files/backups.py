@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,10 +48,10 @@ def backup(source: Source, path: Path, incarnation: str, progress: Callable[[int
             _copy_session(source, part, session)
             if progress is not None:
                 progress(done + 1, len(sessions))
-        with suppress(FileNotFoundError), snapshot():
-            disk.write_new(
-                part / layout.OWN / layout.DELETED, disk.read_whole(root / layout.OWN / layout.DELETED)
-            )  # fmt: skip
+        deleted = root / layout.OWN / layout.DELETED
+        with snapshot():
+            if disk.exists(deleted):
+                disk.write_new(part / layout.OWN / layout.DELETED, disk.read_whole(deleted))
         making.store_json(disk, part / layout.OWN, incarnation, names)
         disk.fsync_folder(part)
         disk.rename(part, path)

@@ -173,10 +173,13 @@ class Reading:
             for offset, line in lines(disk, fd, self._end):
                 why = self._take(offset, line, pending)
                 if why is not None:
-                    self._stop(fd, name, offset, why, newest=newest)
-                    return
-            if pending:
-                self._stop(fd, name, self._end, "a part of what was written together is missing", newest=newest)
+                    break
+            else:
+                offset, why = self._end, "a part of what was written together is missing" if pending else None
+            if why is not None and not self._torn(fd, name, offset, newest=newest):
+                for one, at in pending:  # which can be read all the same
+                    self._fold(one, at)
+                self.damage = Damage(name, 1 + sum(1 for at, _ in lines(disk, fd) if at < offset), why)
         finally:
             disk.close(fd)
 
@@ -221,16 +224,15 @@ class Reading:
                 record.number, f"record {record.number} ({record.kind}) makes no sense: {error}"
             ) from error
 
-    def _stop(self, fd: int, name: str, offset: int, why: str, *, newest: bool) -> None:
+    def _torn(self, fd: int, name: str, offset: int, *, newest: bool) -> bool:
         """Something is wrong from here on. The end of the newest file that was never whole is torn: one write that a
-        kill or a power loss came into, and nobody was told that it was done. Everything else is damage."""
-        disk = self._folder.disk
+        kill or a power loss came into, and nobody was told that it was done. It is cut off. Everything else is damage.
+        """
         known = self._known is not None and self._known[0] == self._base and offset < self._known[1]
-        if newest and self._end and not known and _one_write(disk, fd, self._end):
-            self._folder.cut_off(name, self._end)
-            return
-        number = sum(1 for at, _ in lines(disk, fd) if at < offset) + 1
-        self.damage = Damage(name, number, why)
+        if not newest or not self._end or known or not _one_write(self._folder.disk, fd, self._end):
+            return False
+        self._folder.cut_off(name, self._end)
+        return True
 
 
 def _one_write(disk: Disk, fd: int, start: int) -> bool:

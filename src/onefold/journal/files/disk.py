@@ -82,6 +82,9 @@ class Disk:
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
 
+    def state(self, fd: int) -> os.stat_result:
+        return os.fstat(fd)
+
     def stat(self, path: str | Path) -> os.stat_result:
         return os.stat(path)  # noqa: PTH116
 

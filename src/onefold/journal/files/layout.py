@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 import orjson
 
-OWN = ".onefold"
-"""The folder for everything that is no session's."""
+from onefold.journal import beside
+
+OWN = beside.OWN
 STORE = "store.json"
 INDEX = "index.db"
 LOCK = "lock"

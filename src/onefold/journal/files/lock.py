@@ -35,6 +35,7 @@ class StoreLock:
         self._token = token
         self._own = b""
         """The note of this process, while all of what it names is surely in the index."""
+        self._noted: list[str] = []
 
     def check(self) -> None:
         """Refuses a lock that does not keep others out, as on a file system that only pretends to have them."""
@@ -77,10 +78,15 @@ class StoreLock:
     # ------------------------------------------------------------------ the note
 
     def left(self) -> list[str] | None:
-        """The sessions that the last holder wrote to, if that was not this process or it did not come to an end. None:
-        nobody can say, so look at all."""
+        """The sessions that the last holder wrote to, if that was not this process or it did not come to an end; []
+        if nobody else had the lock since. None: nobody can say, so look at all."""
+        if self._own:
+            note = os.pread(self._fd, len(self._own), 0)
+            if note == self._own:
+                return []
+            self._own = b""
         note = os.pread(self._fd, _NOTE, 0)
-        if not note or (self._own and note.startswith(self._own)):
+        if not note:
             return []
         while b"\n" not in note:
             more = os.pread(self._fd, _NOTE, len(note))
@@ -93,13 +99,19 @@ class StoreLock:
             return None
         return sessions
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether nobody else had the lock since this process wrote its note, and what that names is in the index."""
+        return bool(self._own)
+
     def note(self, sessions: list[str]) -> None:
         """Says what is about to be written to. Not synced: after a power loss whoever opens the store looks at all."""
+        if self._own and sessions == self._noted:
+            return
+        self._own = b""
         note = orjson.dumps({"by": self._token, "sessions": sessions}) + b"\n"
-        if note != self._own:
-            self._own = b""
-            os.pwrite(self._fd, note, 0)
-            self._own = note
+        os.pwrite(self._fd, note, 0)
+        self._own, self._noted = note, sessions
 
     def doubt(self) -> None:
         """What the note names may not be in the index: whoever is next looks, this process included."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import apsw
 
@@ -16,6 +16,7 @@ from onefold.journal.files.lines import parsed, written
 from onefold.journal.sqlite.rows import EVERYTHING, MOST, Known, SqliteTransaction
 from onefold.model import SEGMENT_OPENED, Record
 
+_QUERIES = index_queries()
 _RUN = 4 << 20
 """How many bytes of lines that stand side by side are read at once."""
 
@@ -98,6 +99,46 @@ class Change:
         return self.opens is None and not self.rewritten and not self.wiped
 
 
+class Deferred:
+    """The connection that writes to the index, which begins a transaction only when something but one more record is
+    asked of it. Most operations are just that, and one statement after the sync is all they cost. Whoever uses it has
+    the store's lock, so nobody else writes to the index meanwhile."""
+
+    __slots__ = ("_add", "_connection", "begun", "done", "waiting")
+
+    def __init__(self, connection: apsw.Connection, *, begun: bool) -> None:
+        self._connection = connection
+        self._add = _QUERIES["add_record"]
+        self.begun = begun
+        self.waiting: tuple[Any, ...] | None = None
+        self.done = False
+
+    @property
+    def in_transaction(self) -> bool:
+        return not self.begun or self._connection.in_transaction
+
+    def execute(self, statement: str, bindings: Any = ()) -> Any:
+        if not self.begun:
+            if self.waiting is None and statement is self._add:
+                self.waiting = bindings
+                return ()
+            self._begin()
+        return self._connection.execute(statement, bindings)
+
+    def commit(self) -> None:
+        if self.begun:
+            self._connection.execute("commit")
+        elif self.waiting is not None:
+            self._connection.execute(self._add, self.waiting)
+        self.done = True
+
+    def _begin(self) -> None:
+        self._connection.execute("begin immediate")
+        self.begun = True
+        if self.waiting is not None:
+            self._connection.execute(self._add, self.waiting)
+
+
 class FilesTransaction(SqliteTransaction):
     """What one operation sees and writes. The `body` of a row is the place of the record's line."""
 
@@ -105,7 +146,7 @@ class FilesTransaction(SqliteTransaction):
 
     def __init__(
         self,
-        connection: apsw.Connection,
+        connection: apsw.Connection | Deferred,
         now: float,
         known: FilesKnown | None,
         disk: Disk,
@@ -114,8 +155,9 @@ class FilesTransaction(SqliteTransaction):
         earlier: dict[str, Change] | None = None,
         sure: bool = True,
     ) -> None:
-        super().__init__(connection, now, known or FilesKnown())
-        self._queries = index_queries()
+        super().__init__(cast(apsw.Connection, connection), now, known or FilesKnown())
+        self._queries = _QUERIES
+        self._index = connection
         self._disk = disk
         self._root = root
         self._earlier = earlier or {}
@@ -124,6 +166,12 @@ class FilesTransaction(SqliteTransaction):
         self._open: dict[tuple[str, int], int] = {}
         self.changes: dict[str, Change] = {}
         """What this one does to each session."""
+
+    @property
+    def index(self) -> Deferred:
+        """What this one writes to the index with."""
+        assert isinstance(self._index, Deferred), "a transaction that only reads"
+        return self._index
 
     # ------------------------------------------------------------------ writing
 

@@ -247,6 +247,9 @@ delete from onefold.compactions where session = %s;
 -- key: what an idempotency key was used for.
 select first, count, digest from onefold.keys where session = %s and hash = %s;
 
+-- some_keys: the same of several.
+select key, first, count, digest from onefold.keys where session = %s and hash = any(%s::bytea[]);
+
 -- put_key: notes the use of an idempotency key.
 insert into onefold.keys (session, hash, key, first, count, digest) values (%s, %s, %s, %s, %s, %s)
 on conflict (session, hash) do update set first = excluded.first, count = excluded.count, digest = excluded.digest;

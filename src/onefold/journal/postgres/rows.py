@@ -80,7 +80,7 @@ class PostgresTransaction:
         self._added_size = 0
         self._later: list[Statement] = []
         self._states: dict[str, SessionState | None] = {}
-        self._keys: dict[tuple[str, str], KeyUse] = {}
+        self._keys: dict[tuple[str, str], KeyUse | None] = {}
         self._compactions: dict[tuple[str, str], Compaction] = {}
         self._segments: dict[tuple[str, int], Segment] = {}
         self.known_leases: dict[str, Lease | None] = {}
@@ -365,6 +365,13 @@ class PostgresTransaction:
             return self._keys[session, key]
         found = self.run("key", session, _hash(key))
         return KeyUse(*found[0]) if found else None
+
+    def keys(self, session: str, keys: Sequence[str]) -> dict[str, KeyUse]:
+        unknown = [key for key in keys if (session, key) not in self._keys]
+        found = self.run("some_keys", session, [_hash(key) for key in unknown]) if unknown else []
+        self._keys |= {(session, key): None for key in unknown}
+        self._keys |= {(session, key): KeyUse(*use) for key, *use in found}
+        return {key: use for key in keys if (use := self._keys[session, key]) is not None}
 
     def put_key(self, session: str, key: str, use: KeyUse) -> None:
         self._keys[session, key] = use

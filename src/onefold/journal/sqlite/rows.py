@@ -247,6 +247,9 @@ class SqliteTransaction:
         rows = self.run("key", session, key)
         return KeyUse(*rows[0]) if rows else None
 
+    def keys(self, session: str, keys: Sequence[str]) -> dict[str, KeyUse]:
+        return {key: use for key in keys if (use := self.key(session, key)) is not None}
+
     def put_key(self, session: str, key: str, use: KeyUse) -> None:
         self.run("put_key", session, key, use.first, use.count, use.digest)
 

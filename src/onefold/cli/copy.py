@@ -1,0 +1,188 @@
+"""`onefold copy`: sessions from one store to another, of any kind."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import typer
+
+import onefold
+from onefold.cli.options import JsonOption, WrongUse, open_store
+from onefold.cli.output import as_json, console, count, line_on_stderr, plain, say
+from onefold.cli.removal import wiped_from_index
+from onefold.errors import StoreError
+from onefold.journal import copying
+from onefold.journal.beside import path_of
+from onefold.journal.copying import Buried, Copied, Seen, Wanted
+from onefold.store import Store
+
+_NOT_THERE = "there is no store"
+"""How every kind of store begins to say that it is not there."""
+
+
+def command(
+    source: Annotated[
+        str, typer.Argument(metavar="FROM", help="The store to copy from. It is only read.", show_default=False)
+    ],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TO", help="The store to copy to. It is made if it is not there.", show_default=False),
+    ],
+    sessions: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SESSION]...", help="Sessions' ids. Without any: all.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would do, and write nothing.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Copies sessions to another store, of any kind.
+
+    Prints what was copied, what was there already, what differs and what was verified. FROM and TO are addresses as
+    --store takes them: a SQLite file, a folder of plain files, postgresql://… Numbers, ids, keys, times and everything
+    else of a record stay as they are; forks bring the sessions they are of. Each record is read back and compared with
+    FROM's, and then everything that is derived from them.
+
+    It is copied as it is when the command begins; others may write to FROM meanwhile. If it was cut short, the same
+    command goes on where it stopped, and run again later it copies what is new. A session that went its own way in TO
+    is refused and left as it is, and the others go on: the exit code is 1 then. A compaction or a turn that is open in
+    FROM is open in the copy, and nobody holds it there.
+
+    \b
+    Examples:
+      onefold copy agent.db postgresql://localhost/agents
+      onefold copy agent.db sessions/ my-session
+      onefold copy agent.db other.db --dry-run
+    """
+    if not source or not target or _same_place(source, target):
+        raise WrongUse("FROM and TO are the same store, or one of them is no address; nothing was copied")
+    with contextlib.ExitStack() as stack:
+        origin = stack.enter_context(open_store(source))
+        names = copying.wanted(origin.journal.backend, sessions or ())
+        goal, made = _open_target(target, dry_run=dry_run)
+        if goal is not None:
+            stack.enter_context(goal)
+            _check_apart(origin, goal)
+        if made and not dry_run:
+            line_on_stderr(f"made the store {_shown(target)}")
+        copied = _copied(origin, goal, names, dry_run=dry_run, quiet=json)
+        buried = [] if sessions else [*_buried(origin, goal, dry_run=dry_run)]
+        if goal is not None and not dry_run and any(done.erased for done in copied):
+            _scrub(goal)
+    causes = [*(done.cause for done in copied), *(done.cause for done in buried)]
+    refused = [cause for cause in causes if cause is not None]
+    for cause in refused:
+        line_on_stderr(f"refused: {cause}")
+    if json:
+        told = {"from": origin.address, "to": _shown(target), "made": made}
+        as_json({**told, "dry_run": dry_run, "sessions": plain(copied), "deleted": plain(buried)})
+    else:
+        _print(copied, buried, dry_run=dry_run, made=made)
+    if refused:
+        raise SystemExit(1)
+
+
+def _shown(address: str) -> str:
+    """An address without its password."""
+    if "://" not in address:
+        return address
+    from onefold.journal.postgres.address import parse
+
+    return parse(address).shown
+
+
+def _same_place(source: str, target: str) -> bool:
+    """Whether two addresses are of one file or folder."""
+    if "://" in source or "://" in target:
+        return source == target
+    one, other = path_of(source), path_of(target)
+    return one.absolute() == other.absolute() or (one.exists() and other.exists() and one.samefile(other))
+
+
+def _check_apart(source: Store, target: Store) -> None:
+    """One server has many addresses. A store in it is known by its incarnation."""
+    on_servers = "://" in source.address and "://" in target.address
+    if on_servers and source.incarnation == target.incarnation:
+        raise WrongUse(f"{source.address} and {target.address} are the same store; nothing was copied")
+
+
+def _open_target(address: str, *, dry_run: bool) -> tuple[Store | None, bool]:
+    """The store to copy to, and whether it was not there before. A rehearsal makes none."""
+    empty = "://" not in address and path_of(address).is_file() and not path_of(address).stat().st_size
+    try:
+        if not empty:
+            return open_store(address), False
+    except StoreError as error:
+        if not str(error).startswith(_NOT_THERE):
+            raise
+    return (None if dry_run else onefold.open(address)), True
+
+
+def _copied(
+    source: Store, target: Store | None, names: Sequence[Wanted], *, dry_run: bool, quiet: bool
+) -> list[Copied]:  # fmt: skip
+    journal = None if target is None else target.journal
+    with _progress(names, quiet=quiet) as (seen, next_one):
+        found = []
+        for done in copying.copy(source.journal.backend, journal, names, seen, dry_run=dry_run):
+            found.append(done)
+            next_one(len(found))
+        return found
+
+
+def _buried(source: Store, target: Store | None, *, dry_run: bool) -> Iterator[Buried]:
+    return copying.bury(source.journal.backend, None if target is None else target.journal, dry_run=dry_run)
+
+
+def _scrub(target: Store) -> None:
+    """What was erased in FROM since the last copy is gone from TO's records now. From its files too, if it is quick."""
+    if not (target.journal.backend.scrub() and wiped_from_index(target)):
+        line_on_stderr("what was erased may still be in files of TO: see Store.scrub()")
+
+
+def _print(copied: list[Copied], buried: list[Buried], *, dry_run: bool, made: bool) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    for name in ("sessions", "records"):
+        table.add_column(name, justify="right", no_wrap=True)
+    fine = [done for done in copied if done.cause is None]
+    new = [done for done in copied if done.new]
+    there = [done for done in fine if not done.new]
+    differing = [done for done in copied if done.cause is not None]
+    for name, which, records in (
+        ("would be copied" if dry_run else "copied", new, sum(done.new for done in copied)),
+        ("already there", there, sum(done.there for done in fine)),
+        ("differing", differing, None),
+        *(() if dry_run else (("verified", fine, sum(done.verified for done in fine)),)),
+    ):
+        table.add_row(name, f"{len(which):,}", "" if records is None else f"{records:,}")
+    console().print(table)
+    if erased := sum(done.erased for done in fine):
+        say(f"{count(erased, 'record')} erased in FROM since{'' if dry_run else ', and in TO now'}")
+    if buried:
+        say(f"{count(len(buried), 'deleted session')} in FROM: {sum(b.new for b in buried):,} new in TO")
+    if made and dry_run:
+        say("TO is not there; it would be made")
+
+
+@contextlib.contextmanager
+def _progress(names: Sequence[Wanted], *, quiet: bool) -> Iterator[tuple[Seen, Seen]]:
+    """A bar on stderr, if somebody is there to look at it."""
+    if quiet or not sys.stderr.isatty():
+        yield (lambda records: None), (lambda done: None)
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    total = sum(one.records for one in names)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn(f"of {total:,} records"))
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"0 of {count(len(names), 'session')}", total=2 * total)
+
+        def next_one(done: int) -> None:
+            bar.update(task, description=f"{done:,} of {count(len(names), 'session')}")
+
+        yield (lambda records: bar.advance(task, records)), next_one
