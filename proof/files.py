@@ -199,7 +199,7 @@ class Cut:
     """Nothing has happened yet, or all is over."""
 
     def index(self, index: Index, chance: random.Random) -> bytes | None:
-        return _index(self.machine, self.newest, index, chance)
+        return _index(self.machine, self.tree, self.newest, index, chance)
 
 
 def _cuts(name: str) -> Iterator[Cut]:
@@ -240,11 +240,12 @@ def _ways(chance: random.Random, *, sparing: bool = False) -> list[tuple[str, In
     return chance.sample(ways, 2) if sparing else ways
 
 
-def _index(machine: Machine, now: int, index: Index, chance: random.Random) -> bytes | None:
+def _index(machine: Machine, tree: Tree, now: int, index: Index, chance: random.Random) -> bytes | None:
     """Its commits are not synced: the disk may have it as it was some commits ago, or not at all."""
     if index == "gone" or now < 0:
         return None
-    return machine.indexes[max(0, now - (index == "as it was") * chance.choice((1, 1, 2, 5, 20)))]
+    ago = chance.choice((1, 1, 2, 5, 20)) if index == "as it was" else 0
+    return machine.indexes[max(tree.oldest_index, now - ago)]
 
 
 class Judge:
@@ -323,7 +324,9 @@ def story(seed: int, *, sparing: bool = False) -> Told:
             where = f"story {seed}: event {place}, {loss}, index {index}"
             told.faults += 1
             told.acknowledged += len(promised)
-            _keeps(tree.after(loss, chance), _index(machine, event.index, index, chance), [*promised], told, where)
+            _keeps(
+                tree.after(loss, chance), _index(machine, tree, event.index, index, chance), [*promised], told, where
+            )
     return told
 
 
@@ -448,7 +451,7 @@ def _killed(name: str, fault: Fault, ends: tuple[State, State], chance: random.R
     *_, (_, event, tree, _) = moments(machine.events)
     for loss in ("everything unsynced", "nothing", chance.choice([*LOSSES])):
         told.faults += 1
-        index = _index(machine, event.index, chance.choice(INDEXES), chance)
+        index = _index(machine, tree, event.index, chance.choice(INDEXES), chance)
         _same_after(tree.after(loss, chance), index, state, told, f"{where}, then power lost: {loss}")
     return True
 

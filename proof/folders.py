@@ -41,6 +41,9 @@ CHANGING = (*NAMING, "write", "truncate", *SYNCING)
 GROWING = ("create", "mkdir", "link", "rename", "write")
 """What a full disk refuses."""
 
+_INDEX, _LOG = -1, -2
+"""SQLite's own files, which are not noted; but a sync of its log means that the index is on the disk as it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -101,7 +104,8 @@ class Machine:
         self.note("acknowledged", said=said)
 
     def opened(self, fd: int, path: Path | str) -> None:
-        self._open[fd] = self._nodes[str(path)]
+        index = _LOG if str(path).endswith("-wal") else _INDEX
+        self._open[fd] = self._nodes.get(str(path), index)
 
     def closed(self, fd: int) -> None:
         self._open.pop(fd, None)
@@ -332,6 +336,8 @@ class Tree:
         self._files: dict[int, _File] = {}
         self._folders: dict[int, _Folder] = {0: _Folder()}
         self._order = count()
+        self.oldest_index = 0
+        """The snapshot that the disk has at least."""
 
     def happen(self, event: Event) -> None:
         match event.kind:
@@ -341,11 +347,13 @@ class Tree:
                 self._folders[event.target] = _Folder()
             case "write" | "truncate":
                 self._files[event.node].pending.append(event)
+            case "sync" if event.node == _LOG:
+                self.oldest_index = event.index
             case "sync" if event.node in self._files:
                 file = self._files[event.node]
                 _change(file.durable, file.pending)
                 file.pending.clear()
-            case "sync":
+            case "sync" if event.node != _INDEX:
                 folder = self._folders[event.node]
                 _name(folder.durable, (one for _, one in folder.pending))
                 folder.pending.clear()

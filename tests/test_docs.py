@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -350,7 +350,8 @@ def _begun(answer: object) -> TurnClaim:
 
 
 def _plain(record: Record) -> dict[str, Any]:
-    return {name: value for name, value in record._asdict().items() if value is not None}
+    head = {} if record.header is None else {"header": asdict(record.header)}
+    return {name: value for name, value in {**record._asdict(), **head}.items() if value is not None}
 
 
 def _alike(value: object) -> str:

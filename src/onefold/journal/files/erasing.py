@@ -8,6 +8,7 @@ the lines are replaced, and if not, nothing happens.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from onefold.journal.files.rows import Change, Place
 from onefold.messages import encode
 from onefold.model import Ids, Record
 
+log = logging.getLogger("onefold")
 _BLOCK = 1 << 20
 
 
@@ -36,21 +38,29 @@ def intentions(folder: Folder) -> list[Path]:
     return [folder.path / name for name in folder.listing() or () if layout.is_intention(name)]
 
 
-def finish(folder: Folder, names: Ids) -> bool:
-    """Does what was intended, where it was committed, and forgets what was not. True if there was anything to do."""
-    found = intentions(folder)
-    for path in found:
+def finish(folder: Folder, names: Ids) -> list[Path]:
+    """Does what was intended, where it was committed. Gives the intentions that are done with, which the caller removes
+    when the index surely knows where lines are now."""
+    done = []
+    for path in intentions(folder):
         try:
-            said = orjson.loads(folder.disk.read_whole(path))
-            commit, new = str(said["commit"]), [str(line).encode() for line in said["lines"].values()]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            commit, new = "", []  # torn, so that nothing was committed after it
-        if commit and _is_there(folder, commit):
-            for _ in replace_lines(folder, new, names):
-                pass
-        folder.disk.unlink(path)
-        folder.disk.fsync_folder(folder.path)
-    return bool(found)
+            _finish(folder, path, names)
+        except OSError as error:
+            log.warning("%s: what was erased is still in its files: %s", folder.path, error)
+        else:
+            done.append(path)
+    return done
+
+
+def _finish(folder: Folder, path: Path, names: Ids) -> None:
+    try:
+        said = orjson.loads(folder.disk.read_whole(path))
+        commit, new = str(said["commit"]), [str(line).encode() for line in said["lines"].values()]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return  # torn, so that nothing was committed after it
+    if _is_there(folder, commit):
+        for _ in replace_lines(folder, new, names):
+            pass
 
 
 def replace_lines(folder: Folder, new: list[bytes], names: Ids) -> Iterator[int]:

@@ -16,6 +16,7 @@ from onefold.journal.files.catching import Folder, catch_up, deleted_ids
 from onefold.journal.files.disk import Disk
 from onefold.journal.files.rows import FilesTransaction
 from onefold.journal.sqlite import schema
+from onefold.journal.sqlite.backend import BUSY
 from onefold.journal.sqlite.engine import migrations
 from onefold.journal.sqlite.place import APPLICATION, network
 from onefold.model import Ids
@@ -97,6 +98,7 @@ def is_sound(connect: Connect, path: Path, incarnation: str) -> bool:
         return False
     try:
         index = connect(str(path))
+        index.set_busy_timeout(BUSY)
         try:
             return (
                 index.pragma("application_id") == APPLICATION
@@ -116,6 +118,7 @@ def build_index(disk: Disk, root: Path, connect: Connect, incarnation: str, name
     for left in own.glob(f"{layout.INDEX}.new-*"):
         left.unlink(missing_ok=True)
     path = own / f"{layout.INDEX}.new-{names()}"
+    done: list[Path] = []
     index = connect(str(path))
     try:
         index.execute("pragma synchronous = off")
@@ -132,7 +135,7 @@ def build_index(disk: Disk, root: Path, connect: Connect, incarnation: str, name
                 continue
             if tx.deleted(session) == session:
                 continue
-            erasing.finish(folder, names)
+            done += erasing.finish(folder, names)
             catch_up(tx, folder, session, anew=True)
             if seen % _SAID_EVERY == 0:
                 log.info("store %s: its index is being made, %d sessions so far", root, seen)
@@ -143,9 +146,33 @@ def build_index(disk: Disk, root: Path, connect: Connect, incarnation: str, name
         path.unlink(missing_ok=True)
         raise
     index.close()  # with which its log goes into it
+    disk.fsync_folder(root)
+    _sync(disk, path)
     for name in ("-wal", "-shm", "-journal"):
         own.joinpath(layout.INDEX + name).unlink(missing_ok=True)
+    disk.fsync_folder(own)  # an old log beside a new index would be taken for its own
     path.replace(own / layout.INDEX)
+    disk.fsync_folder(own)
+    for intention in done:
+        disk.unlink(intention)
+
+
+def sync_index(disk: Disk, root: Path) -> None:
+    """Its commits are not synced, since it can be made anew. Where something is removed that would tell that it is
+    behind, it must not be."""
+    own = root / layout.OWN
+    for name in (layout.INDEX, f"{layout.INDEX}-wal"):
+        with contextlib.suppress(FileNotFoundError):
+            _sync(disk, own / name)
+    disk.fsync_folder(own)
+
+
+def _sync(disk: Disk, path: Path) -> None:
+    fd = disk.open_append(path)
+    try:
+        disk.fsync(fd)
+    finally:
+        disk.close(fd)
 
 
 def folders(disk: Disk, root: Path, names: Ids) -> Iterator[Folder]:

@@ -22,6 +22,9 @@ where j.session = ?;
 -- placed: every record of a session in the order of their numbers, and where it is.
 select place, body from records where place >= ? and place < ? order by place;
 
+-- gone: every session that was deleted.
+select distinct session from tombstones;
+
 -- damaged: what is known to be wrong with the files of sessions.
 select substr(name, 9), value from meta where name >= 'damaged ' and name < 'damaged!';
 
