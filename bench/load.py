@@ -51,8 +51,8 @@ class Counted:
 
 def agent(address: str, seconds: str, seed: str, sessions: str, what: str) -> Json:
     """Does one thing again and again, `append` or `context`, in sessions that it has open; or takes `turns`: opens a
-    session, reads its context, appends to it, and asks for a compaction now and then."""
-    chance = random.Random(int(seed))
+    session, reads its context, appends to it, asks for a compaction now and then, and waits as for a model."""
+    chance, pause = random.Random(int(seed)), threading.Event()
     with onefold.open(address, create=False) as store:
         names = [f"session-{chance.randrange(int(sessions)):06}" for _ in range(_HANDLES)]
         held = [store.session(name) for name in names] if what != "turns" else []
@@ -64,6 +64,7 @@ def agent(address: str, seconds: str, seed: str, sessions: str, what: str) -> Js
             if what == "turns":
                 name = f"session-{chance.randrange(int(sessions)):06}"
                 _turn(store, name, counted, asks=done % ASKS == 0)
+                pause.wait(MODEL)
             elif what == "append":
                 counted.do("append", lambda n=done: held[n % _HANDLES].append(message(n)))  # type: ignore[misc]
             else:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import onefold
 from bench.child import Child, append_times, together
+from bench.files import append_to_files, list_of_files
 from bench.followers import live_followers
 from bench.listing import listed_sessions
 from bench.report import TIMES, Bound, Row
@@ -51,6 +52,8 @@ def everything(folder: Path, size: Size, say: Say) -> list[Row]:
     rows += followers(folder, size, say)
     rows += live_followers(folder, size.followers, int(50 * 2 * size.seconds), 50.0, say)
     rows += listed_sessions(folder, size.followers * 10, say)
+    rows.append(append_to_files(folder, size.appends, size.rounds, say))
+    rows.append(list_of_files(folder, size.followers * 10, say))
     small, large = folder / "small.db", folder / "large.db"
     build(small, _SMALL, lambda _: None)
 

@@ -102,7 +102,7 @@ class Bench:
         """The seconds of a core that the server has used, with all that it started."""
         while True:
             first, *others = self._server.processes()
-            with suppress(FileNotFoundError):  # one ended just now: again
+            with suppress(FileNotFoundError, ProcessLookupError):  # one ended just now: again
                 total = used_with_ended(first) + sum(used(pid) for pid in others)
                 if self._server.processes() == [first, *others]:
                     return total

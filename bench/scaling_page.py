@@ -36,11 +36,11 @@ processes is the machine's end, and not the store's. Trust the ratios, and what 
 """
 
 _TURNS = """\
-{agents} agents take turns without a pause: open a session chosen by chance, read its context, append {appends}
-messages, and ask for a compaction after every {asks} turn. One more process follows sessions. Between the lines only
-the number of workers changes; theirs are bare compactions, and there are always some to do. *Seen after* runs from a
-record's transaction to a follower in another process. All of it together keeps {cores} cores busy: whoever comes in
-addition takes from the others.
+{agents} agents take turns: open a session chosen by chance, read its context, append {appends} messages, ask for a
+compaction after every {asks} turn, and wait {model:.0f} ms for what stands for their model. One more process follows
+sessions. Between the lines only the number of workers changes; theirs are bare compactions, and there are always some
+to do. *Seen after* runs from a record's transaction to a follower in another process. Workers that are never out of
+work keep all {cores} cores busy: there, whoever comes in addition takes from the others.
 """
 
 _SPLIT = """\
@@ -145,7 +145,7 @@ def page(found: Measured) -> str:
         "Divided by what the server used, where each was done most often:\n",
         _table(("one of", "takes the server, ms of a core", "so a core carries, a second"), _costs(found)),
         "## Everything at once\n",
-        _TURNS.format(agents=agents, appends=APPENDS, asks=_nth(ASKS), cores=found.facts["cores"]),
+        _TURNS.format(agents=agents, appends=APPENDS, asks=_nth(ASKS), model=MODEL * 1e3, cores=found.facts["cores"]),
         together,
         _SPLIT,
         "## Measured on\n",

@@ -21,11 +21,13 @@ CONTRACT = "journal/contract.py"
 FOLD = "journal/fold.py"
 MODEL = "model.py"
 
+_FILES = ["-m", "proof.files", "--quick", "--first", "--method"]
 METHODS: dict[str, list[str]] = {
     "schedules": ["-m", "proof.schedules", "--depth", "6"],
     "power loss": ["-m", "proof.power", "--quick"],
-    "files, power lost": ["-m", "proof.files", "--method", "power", "--first", "--only", "create", "--only", "erase"],
-    "files, killed": ["-m", "proof.files", "--method", "bystander", "--first", "--only", "create", "--only", "delete"],
+    "files, power lost": [*_FILES, "power", "--only", "create", "--only", "append one", "--only", "erase an"],
+    "files, deleted": [*_FILES, "power", "--only", "delete"],
+    "files, killed": [*_FILES, "bystander", "--only", "create", "--only", "append one", "--only", "delete"],
     "model": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_life_model.py"],
     "engine": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_conformance_engine.py"],
 }
@@ -105,7 +107,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("files: synced before it is linked", (LINKED,), "files, power lost"),
     Mutant("files: the name of a segment is synced", (NAMED,), "files, power lost"),
     Mutant("files: the folder of a session is synced", (MADE,), "files, power lost"),
-    Mutant("files: a deletion is synced", (DELETED,), "files, power lost"),
+    Mutant("files: a deletion is synced", (DELETED,), "files, deleted"),
     Mutant("files: an erasure is intended for good", (INTENDED,), "files, power lost"),
     Mutant("files: a note of what is written", (NOTED,), "files, killed"),
     Mutant("files: what is caught up is synced", (CAUGHT_UP,), "files, killed"),

@@ -166,7 +166,7 @@ def test_the_summary_is_a_table_and_what_was_made_is_said(tmp_path: Path) -> Non
     assert done.stderr == "onefold: made the store b.db\n"
     rows = [line.split() for line in done.stdout.splitlines()]
     assert rows == [
-        ["sessions", "records"], ["copied", "1", "31"], ["already", "there", "0", "0"], ["differing", "0"],
+        ["sessions", "records"], ["copied", "1", "31"], ["already", "there", "0", "0"], ["differing", "0", "0"],
         ["verified", "1", "31"],
     ]  # fmt: skip
 
@@ -332,6 +332,90 @@ def test_what_was_erased_since_the_last_copy_is_erased_in_the_copy_too(
         assert not any(b"98765" in path.read_bytes() for path in kept if path.is_file())
 
 
+def test_what_is_erased_after_the_copy_began_is_erased_in_the_copy_too(tmp_path: Path) -> None:
+    with onefold.open(tmp_path / "a.db") as one, onefold.open(tmp_path / "b.db") as other:
+        session = one.session("s")
+        session.append([said(n) for n in range(1, 9)])
+        _copy(one, other)
+        source = one.journal.backend
+        began = copying.wanted(source)
+        session.append(said(1))
+        session.erase(3)
+
+        (done,) = copying.copy(source, other.journal, began, lambda records: None)
+
+        assert (done.erased, done.cause) == (1, None)
+        assert [*other.session("s").read()] == [*session.read()]
+        assert other.verify().healthy
+
+
+def test_what_is_erased_while_it_is_verified_is_said_and_mended_by_the_next_copy(tmp_path: Path) -> None:
+    with onefold.open(tmp_path / "a.db") as one, onefold.open(tmp_path / "b.db") as other:
+        session = one.session("s")
+        session.append([said(n) for n in range(1, 9)])
+        left = [3]
+        source = one.journal.backend
+
+        def seen(records: int) -> None:
+            if left and other.session("s", create=False).state.last == 9:
+                session.erase(left.pop())
+
+        (done,) = copying.copy(source, other.journal, copying.wanted(source), seen)
+        (again,) = _copy(one, other)
+
+        assert (
+            done.cause
+            == "session 's': record 3 was erased in the source while it was copied; run the same command again"
+        )
+        assert (done.verified, again.erased, again.cause) == (0, 1, None)
+        assert [*other.session("s").read()] == [*session.read()]
+
+
+# ---------------------------------------------------------------------- others at work
+
+
+def test_a_fork_that_is_made_while_the_copy_looks_round_finds_its_past_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with onefold.open(tmp_path / "a.db") as one, onefold.open(tmp_path / "b.db") as other:
+        one.session("a").append(said(1))
+
+        def look(session: str, tx: Any) -> copying.Wanted:
+            found = real(session, tx)
+            if session == "a":
+                one.session("a").append([said(1), said(2)])
+                one.session("a").fork(id="b")
+            return found
+
+        real = copying._want
+        monkeypatch.setattr(copying, "_want", look)
+        done = _copy(one, other)
+
+        assert [(c.session, c.last, c.cause) for c in done] == [("a", 4, None), ("b", 6, None)]
+
+
+def test_two_copies_at_once_end_as_one(tmp_path: Path) -> None:
+    with onefold.open(tmp_path / "a.db") as one, onefold.open(tmp_path / "b.db") as other:
+        session = one.session("s")
+        session.append([said(n) for n in range(1, 9)])
+        source = one.journal.backend
+        began = copying.wanted(source)
+        session.append(said(1))
+
+        def second(records: int) -> None:
+            inner.extend(_copy(one, other) if not inner else [])
+
+        inner: list[Copied] = []
+        (first,) = copying.copy(source, other.journal, began, second)
+        (late,) = copying.copy(source, other.journal, began, lambda records: None)
+
+        assert (inner[0].new, inner[0].verified, inner[0].cause) == (1, 10, None)
+        assert (late.there, late.verified, late.cause) == (10, 10, None)
+        assert first.cause is not None, "its target moved on under it, which it can only say"
+        assert "somebody wrote to it meanwhile" in first.cause
+        assert [*other.session("s").read()] == [*session.read()]
+
+
 # ---------------------------------------------------------------------- what is refused
 
 
@@ -378,8 +462,11 @@ def test_numbers_that_are_equal_and_not_the_same_differ(tmp_path: Path) -> None:
         assert "record 2 is another one in each" in done.cause
 
 
-@pytest.mark.parametrize("lie", ["key", "state", "segment", "input"])
-def test_derived_rows_that_are_not_what_the_records_say_are_found(tmp_path: Path, lie: str) -> None:
+@pytest.mark.parametrize(
+    ("lie", "named"),
+    [("key", "key 'k' is"), ("state", "its state is"), ("segment", "a segment is"), ("input", "an input is")],
+)
+def test_derived_rows_that_are_not_what_the_records_say_are_found(tmp_path: Path, lie: str, named: str) -> None:
     with onefold.open(tmp_path / "a.db") as one, onefold.open(tmp_path / "b.db") as other:
         one.session("s").append(said(1), key="k")
         one.session("s").append(said(2))
@@ -401,7 +488,7 @@ def test_derived_rows_that_are_not_what_the_records_say_are_found(tmp_path: Path
             (done,) = _copy(one, other)
 
         assert done.cause is not None
-        assert "not what its records say" in done.cause
+        assert f"{named} not what its records say" in done.cause
         assert (done.new, done.verified) == (3, 0)
 
 
@@ -594,8 +681,14 @@ def test_pages_and_parts_are_small_where_records_are_large(tmp_path: Path, monke
         taken.append(sum(len(encode(r.body)) for r in records))
         return real(journal, session, records, **named)
 
-    real = copying.take_in
+    def read(*arguments: Any) -> tuple[list[Record], int]:
+        page, last = records(*arguments)
+        pages.append(len(page))
+        return page, last
+
+    real, records, pages = copying.take_in, copying._records, list[int]()
     monkeypatch.setattr(copying, "take_in", counted)
+    monkeypatch.setattr(copying, "_records", read)
     monkeypatch.setattr(copying, "MOST_BYTES", 100_000)
     with onefold.open(tmp_path / "a.db") as one, onefold.open(tmp_path / "b.db") as other:
         for n in range(60):
@@ -604,4 +697,6 @@ def test_pages_and_parts_are_small_where_records_are_large(tmp_path: Path, monke
 
     assert (done.new, done.verified) == (61, 61)
     assert max(taken) < 130_000
+    assert pages[0] == 16, "nothing is known of their size yet"
+    assert max(pages[1:5]) == 5
     assert len(taken) > 10

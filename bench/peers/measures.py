@@ -65,14 +65,18 @@ class Child:
             stderr=self._errors,
             text=True,
         )
-        self._limit = threading.Timer(_LONGEST, self._process.kill)
-        self._limit.start()
 
     def answer(self) -> Any:
+        """The next one. RuntimeError if it does not come in time."""
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith(ANSWER):
-                return json.loads(line.removeprefix(ANSWER))
+        limit = threading.Timer(_LONGEST, self._process.kill)
+        limit.start()
+        try:
+            for line in self._process.stdout:
+                if line.startswith(ANSWER):
+                    return json.loads(line.removeprefix(ANSWER))
+        finally:
+            limit.cancel()
         self._errors.seek(0)
         raise RuntimeError(f"{self._name} ended without an answer: {self._errors.read()[-1500:]}")
 
@@ -83,7 +87,6 @@ class Child:
         return self.answer()
 
     def end(self) -> None:
-        self._limit.cancel()
         with contextlib.suppress(BrokenPipeError):
             self._process.communicate()
         self._errors.close()

@@ -18,7 +18,7 @@ class Peer:
     ours: bool = False
     most: int = 4_000
     """How long its conversation gets: less where it would take minutes."""
-    patience: float = 30.0
+    patience: float = 20.0
     """Seconds of appending after which it is taken no further than the next length, nor twice as many."""
     runs: bool = False
     """Whether the framework's own work in a run is in its times, because it writes only in one."""
@@ -41,7 +41,7 @@ _ALL = (
     Peer("adk-onefold", "Google ADK with **onefold**", "google-adk", "onefold_adk:Onefold", "onefold_adk:Compaction",
          ours=True),
     Peer("langgraph", "LangChain, LangGraph `SqliteSaver`", "langchain", "langgraph:Checkpoints",
-         "langgraph:Summarized", most=2_000, patience=150.0, runs=True),
+         "langgraph:Summarized", most=2_000, patience=120.0, runs=True),
     Peer("langgraph-sync", 'the same with `durability="sync"`', "langchain",
          'langgraph:Checkpoints {"durability": "sync"}', 'langgraph:Summarized {"durability": "sync"}', most=500,
          runs=True),

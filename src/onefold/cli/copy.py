@@ -156,10 +156,10 @@ def _print(copied: list[Copied], buried: list[Buried], *, dry_run: bool, made: b
     for name, which, records in (
         ("would be copied" if dry_run else "copied", new, sum(done.new for done in copied)),
         ("already there", there, sum(done.there for done in fine)),
-        ("differing", differing, None),
+        ("differing", differing, sum(max(0, done.last - done.same) for done in differing)),
         *(() if dry_run else (("verified", fine, sum(done.verified for done in fine)),)),
     ):
-        table.add_row(name, f"{len(which):,}", "" if records is None else f"{records:,}")
+        table.add_row(name, f"{len(which):,}", f"{records:,}")
     console().print(table)
     if erased := sum(done.erased for done in fine):
         say(f"{count(erased, 'record')} erased in FROM since{'' if dry_run else ', and in TO now'}")

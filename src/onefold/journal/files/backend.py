@@ -155,6 +155,9 @@ class FilesBackend(SqliteBackend):
     def _look_over(self) -> None:
         """Compares every session's files with the index, and catches up where they differ. Only then is the lock taken:
         what others write meanwhile may look like a difference."""
+        with self._reader() as connection:
+            known = FilesTransaction(connection, 0.0, None, self._disk, self._root).run("meta", making.DELETED_END)
+        self._deleted_end = int(known[0][0]) if known else 0
         if self._differences():
             with self._alone():
                 for _ in range(TRIES):
@@ -172,7 +175,7 @@ class FilesBackend(SqliteBackend):
         found = [*again]
         for session, (_, id, body, head, _) in known.items():
             name = layout.folder_name(session)
-            if name not in there or not self._is_same(session, self._root / name, id, body, head):
+            if name not in there or not self._is_same(session, f"{self._root}/{name}", id, body, head):
                 found.append(session)
             there.discard(name)
         for folder in (Folder(self._disk, self._root / name, self._names) for name in sorted(there)):
@@ -192,26 +195,34 @@ class FilesBackend(SqliteBackend):
             return next((id for (id,) in gone if layout.folder_name(id) == folder.path.name), None)
         return session
 
-    def _is_same(self, session: str, folder: Path, id: str | None, body: str | None, head: int | None) -> bool:
+    def _is_same(self, session: str, folder: str, id: str | None, body: str | None, head: int | None) -> bool:
+        """Whether a session's folder is as the index says: the newest file, its end and last record, the hint, and
+        nothing left over."""
         if id is None or not body or head is None:
             return False
         at = place(body)
+        name = layout.file_name(at.base)
         names = self._disk.names(folder)
-        bases = [base for name in names if (base := layout.base_of(name)) is not None]
-        if not bases or max(bases) != at.base or any(layout.is_leftover(name) for name in names):
-            return False
+        if len(names) != 2 or name not in names:  # else it is the first file and the hint
+            bases = [base for other in names if (base := layout.base_of(other)) is not None]
+            if not bases or max(bases) != at.base or any(layout.is_leftover(other) for other in names):
+                return False
         try:
-            fd = self._disk.open(f"{folder}/{layout.file_name(at.base)}")
+            fd = self._disk.open(f"{folder}/{name}")
             try:
                 if self._disk.size(fd) != at.end:
                     return False
                 line = self._disk.read(fd, at.length, at.offset)
             finally:
                 self._disk.close(fd)
-            written_head = self._disk.read_whole(f"{folder}/{layout.HEAD}")
+            hint = layout.head_json(session, at.base, head)
+            fd = self._disk.open(f"{folder}/{layout.HEAD}")
+            try:
+                return says_id(line, id) and self._disk.read_some(fd, len(hint) + 1) == hint
+            finally:
+                self._disk.close(fd)
         except FileNotFoundError:
             return False
-        return says_id(line, id) and written_head == layout.head_json(session, at.base, head)
 
     def _deleted_changed(self) -> bool:
         try:
@@ -231,9 +242,10 @@ class FilesBackend(SqliteBackend):
         if left is None:
             left = self._differences()
         unfinished = [session for session in left if not self._finished(session)]
-        if unfinished or self._deleted_changed():
-            self._catch_up(unfinished)
-        self._lock.note([])
+        still = self._catch_up(unfinished) if unfinished or self._deleted_changed() else []
+        self._lock.note(still)
+        if still:
+            self._lock.doubt()
 
     def _finished(self, session: str) -> bool:
         with self._reader() as connection:
@@ -242,16 +254,18 @@ class FilesBackend(SqliteBackend):
         if not rows:
             return not self._disk.exists(self._root / layout.folder_name(session))
         ((_, id, body, head),) = rows
-        folder = self._root / layout.folder_name(session)
+        folder = f"{self._root}/{layout.folder_name(session)}"
         return self._disk.exists(folder) and self._is_same(session, folder, id, body, head)
 
-    def _catch_up(self, sessions: Sequence[str], *, anew: bool = False) -> None:
-        """Brings the index up to date with the files of some sessions. Inside the lock."""
+    def _catch_up(self, sessions: Sequence[str], *, anew: bool = False) -> list[str]:
+        """Brings the index up to date with the files of some sessions. Inside the lock. Gives those in which what was
+        erased is still in files: the disk is full, or fails."""
         self._let_go_of_files()
         connection = self._begin()
         self._known.clear()
         tx = self._transaction(Deferred(connection, begun=True))
         done: list[Path] = []
+        still: list[str] = []
         try:
             _, end = making.take_deleted(self._disk, self._root, tx)
             self._make_sure_of_deleted(end)
@@ -260,9 +274,10 @@ class FilesBackend(SqliteBackend):
                 if tx.deleted(session) == session:
                     self._bury(folder)
                 elif session:
-                    moved = bool(erasing.intentions(folder))
-                    done += erasing.finish(folder, self._names)
-                    catch_up(tx, folder, session, anew=anew or moved)
+                    intended, finished = erasing.intentions(folder), erasing.finish(folder, self._names)
+                    done += finished
+                    still += [session] if len(finished) < len(intended) else []
+                    catch_up(tx, folder, session, anew=anew or bool(intended))
             self._disk.fsync_folder(self._root)
             connection.execute("commit")
         except BaseException:
@@ -275,6 +290,7 @@ class FilesBackend(SqliteBackend):
         if done:
             making.sync_index(self._disk, self._root)
             self._clear(*done)
+        return still
 
     def _make_sure_of_deleted(self, end: int) -> None:
         """Syncs the list of deleted sessions before anybody is told of what was found in it. A torn line is taken off:
@@ -703,6 +719,7 @@ class FilesBackend(SqliteBackend):
         finally:
             self._disk.close(fd)
         try:
+            tx.run("put_meta", making.DELETED_END, str(end + len(line)))
             self._finish(tx)
         except BaseException as error:
             self._go_through(session, ticket, result, error)
@@ -770,8 +787,13 @@ class FilesBackend(SqliteBackend):
 
     def scrub(self, *, whole: bool = False) -> bool:
         self._check_open()
-        with self._writing, self._alone():
-            left = [folder for folder in making.folders(self._disk, self._root, self._names) if self._to_erase(folder)]
+        try:
+            with self._writing, self._alone():
+                folders = making.folders(self._disk, self._root, self._names)
+                left = [folder for folder in folders if self._to_erase(folder)]
+        except OSError as error:
+            log.warning("store %s: what was erased may still be in its files: %s", self.address, error)
+            return False
         return super().scrub(whole=whole) and not left
 
     def _to_erase(self, folder: Folder) -> bool:

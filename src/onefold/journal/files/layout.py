@@ -24,12 +24,15 @@ FORMAT = 1
 
 _LONGEST = 200  # bytes of a folder's name; file systems take 255
 _SAFE = "-_.@+=,"
+_PLAIN = re.compile(r"[A-Za-z0-9_@+=,-][A-Za-z0-9_@+=,.-]{0,199}")
 _SEGMENT = re.compile(r"(\d{10,})\.jsonl")
 
 
 def folder_name(session: str) -> str:
     """A session's folder: its id, quoted where a file name cannot hold it or would be hidden, and cut short by its hash
     where it is too long."""
+    if _PLAIN.fullmatch(session):
+        return session
     name = quote(session, safe=_SAFE).replace("~", "%7E")
     if name.startswith("."):
         name = f"%2E{name[1:]}"

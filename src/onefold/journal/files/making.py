@@ -23,6 +23,8 @@ from onefold.model import Ids
 
 log = logging.getLogger("onefold")
 _SAID_EVERY = 1000
+DELETED_END = "deleted_end"
+"""A fact of the index: how much of the list of deleted sessions it knows."""
 Connect = Callable[[str], apsw.Connection]
 
 
@@ -198,4 +200,5 @@ def take_deleted(disk: Disk, root: Path, tx: FilesTransaction) -> tuple[list[str
             still.append(session)
         for id in ids:
             tx.run("put_tombstone", id, session, at)
+    tx.run("put_meta", DELETED_END, str(end))
     return still, end
