@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
 import subprocess
@@ -15,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from proof import cuts, kills, load, mutants, power, schedules, spec
+from proof import cuts, files, kills, load, mutants, power, schedules, spec
 from proof.report import PAGE, Guard, Row, page, table
 from proof.told import Told
 
@@ -117,9 +118,13 @@ def under_load(size: Size, say: Say) -> Row:
 
 
 def real_cuts(size: Size, say: Say) -> Row:
+    return _cuts("real power cuts", size.cuts, say, files=False)
+
+
+def _cuts(method: str, count: int, say: Say, *, files: bool) -> Row:
     why_not = cuts.why_not()
     if why_not is not None:
-        return Row("real power cuts", "", left_out=why_not)
+        return Row(method, "", left_out=why_not)
     found: list[cuts.Cut] = []
 
     def each(cut: cuts.Cut) -> None:
@@ -127,7 +132,7 @@ def real_cuts(size: Size, say: Say) -> Row:
         if len(found) % 20 == 0:
             say(f"{len(found)} cuts")
 
-    cuts.rounds(size.cuts, 1, each)
+    cuts.rounds(count, 1, each, files=files)
     told = Told(
         faults=len(found),
         acknowledged=sum(c.acknowledged for c in found),
@@ -135,7 +140,44 @@ def real_cuts(size: Size, say: Say) -> Row:
         unopenable=sum(c.wrong is not None for c in found),
         words=[c.wrong for c in found if c.wrong is not None],
     )
-    return _row("real power cuts", "ext4, two writers", told, say)
+    return _row(method, "ext4, two writers", told, say)
+
+
+def files_power_loss(size: Size, say: Say) -> Row:
+    return _files("files: power loss", ("power", "twice"), size, say)
+
+
+def files_killed(size: Size, say: Say) -> Row:
+    return _files("files: killed beside another", ("bystander",), size, say)
+
+
+def files_full(size: Size, say: Say) -> Row:
+    return _files("files: full and failing disks", ("failing",), size, say)
+
+
+def _files(method: str, ways: tuple[str, ...], size: Size, say: Say) -> Row:
+    told = Told()
+
+    def each(_: str, one: Told) -> bool:
+        told.add(one)
+        return False
+
+    files.everything(1, sparing=not size.long, each=each, methods=ways)
+    return _row(method, f"{len(files.NAMES)} operations" + " and a story" * ("power" in ways), told, say)
+
+
+def files_system_calls(size: Size, say: Say) -> Row:
+    told = kills.run(kind=kills.FILES)
+    return _row("files: kills at system calls", f"{len(kills.NAMES)} operations", told, say)
+
+
+def files_under_load(size: Size, say: Say) -> Row:
+    told = load.run(size.load_kills // 8, seed=1, store="sessions/")
+    return _row("files: kills under load", f"{load.WRITERS} processes at a time", told, say)
+
+
+def files_cuts(size: Size, say: Say) -> Row:
+    return _cuts("files: real power cuts", size.cuts // 4, say, files=True)
 
 
 def specification(size: Size, say: Say) -> Row:
@@ -172,6 +214,12 @@ METHODS: dict[str, Callable[[Size, Say], Row]] = {
     "calls": system_calls,
     "load": under_load,
     "cuts": real_cuts,
+    "files power": files_power_loss,
+    "files killed": files_killed,
+    "files full": files_full,
+    "files calls": files_system_calls,
+    "files load": files_under_load,
+    "files cuts": files_cuts,
     "spec": specification,
 }
 
@@ -198,6 +246,7 @@ def main() -> int:
     options.add_argument("--only", choices=["model", *METHODS, "guards"], help="one method; writes no page")
     chosen = options.parse_args()
     size = QUICK if chosen.quick else SHORT if chosen.short else SOAK
+    logging.getLogger("onefold").setLevel(logging.CRITICAL)  # which says what it finds after each fault
     began = time.monotonic()
 
     def say(what: str) -> None:

@@ -237,7 +237,10 @@ _CLEAN: list[tuple[str, Index]] = [("nothing", "as it is")]
 
 def _ways(chance: random.Random, *, sparing: bool = False) -> list[tuple[str, Index]]:
     ways: list[tuple[str, Index]] = [(loss, index) for loss in LOSSES for index in INDEXES]
-    return chance.sample(ways, 2) if sparing else ways
+    if not sparing:
+        return ways
+    first, *_, last = LOSSES
+    return [(first, chance.choice(INDEXES)), (last, chance.choice(INDEXES)), chance.choice(ways)]
 
 
 def _index(machine: Machine, tree: Tree, now: int, index: Index, chance: random.Random) -> bytes | None:

@@ -27,7 +27,7 @@ METHODS: dict[str, list[str]] = {
     "power loss": ["-m", "proof.power", "--quick"],
     "files, power lost": [*_FILES, "power", "--only", "create", "--only", "append one", "--only", "erase an"],
     "files, deleted": [*_FILES, "power", "--only", "delete"],
-    "files, killed": [*_FILES, "bystander", "--only", "create", "--only", "append one", "--only", "delete"],
+    "files, killed": ["-m", "proof.files", "--first", "--method", "bystander", "--only", "create", "--only", "delete"],
     "model": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_life_model.py"],
     "engine": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_conformance_engine.py"],
 }

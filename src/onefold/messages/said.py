@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -152,7 +152,7 @@ def objects(value: Json) -> list[dict[str, Json]]:
     return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
 
 
-def strings(*values: Json) -> Iterable[str]:
+def strings(*values: Json) -> Iterator[str]:
     return (v for v in values if isinstance(v, str))
 
 

@@ -58,7 +58,7 @@ class Folder:
         """None if there is no such folder. Any other error is one: what cannot be read is not empty."""
         try:
             return self.disk.names(self.path)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):  # a file of somebody's is no session
             return None
 
     def bases(self) -> list[int]:
@@ -68,7 +68,7 @@ class Folder:
         """Whose it is, by the first line of its first file."""
         try:
             fd = self.disk.open(self.path / layout.file_name(0))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         try:
             _, line = next(lines(self.disk, fd), (0, b""))
