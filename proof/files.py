@@ -31,6 +31,8 @@ from proof.told import Told
 
 NAMES = tuple(name for name in OPERATIONS if name != "heal")  # which damages a SQLite store
 STORE = "sessions"
+OTHER = "z"
+"""A session that no operation is about."""
 SECRETS = ("erase", "erase an input that waits", "delete")
 _NOTE = b'{"by":"1-gone","sessions":["a","s"]}\n'
 
@@ -65,11 +67,11 @@ def state_of(store: Store, path: Path) -> State:
     return rows(path / layout.OWN / layout.INDEX, ("tombstones",)) | store.journal.backend.read(work)
 
 
-def go_on(store: Store) -> bool:
+def go_on(store: Store, session: str = "a") -> bool:
     """One more message; False if there is nothing any more to say it in."""
     said = draft({"role": "user", "content": "and then"}, counted_ids("on"))
     try:
-        store.journal.append("a", [said])
+        store.journal.append(session, [said])
     except OnefoldError as error:
         if "deleted" not in str(error):
             raise
@@ -145,6 +147,7 @@ def staged(name: str) -> Iterator[Stage]:
         machine = Machine(Path(folder))
         with open_files(path, NotedDisk(machine), "old") as store:
             fill(store)
+            store.session(OTHER)
         disk = NotedDisk(machine)
         store = open_files(path, disk)
         try:
@@ -322,8 +325,9 @@ def story(seed: int, *, sparing: bool = False) -> Told:
             with open_files(path, NotedDisk(machine), f"part{part}") as store:
                 _live(store, machine, part, chance)
     for place, event, tree, promised in moments(machine.events):
-        ways = _ways(chance)
-        for loss, index in chance.sample(ways, 1 if sparing else 4):
+        if sparing and chance.random() < 0.7:
+            continue
+        for loss, index in chance.sample(_ways(chance), 1 if sparing else 4):
             where = f"story {seed}: event {place}, {loss}, index {index}"
             told.faults += 1
             told.acknowledged += len(promised)
@@ -401,33 +405,41 @@ def _broken(promised: list[Promise], state: State, path: Path) -> Iterator[str]:
 # ---------------------------------------------------------------------- killed, while another has the store open
 
 
+@dataclass(frozen=True, slots=True)
+class Killing:
+    """How a process ends, and the session that another one writes to after it."""
+
+    fault: Fault
+    session: str
+
+
 def bystander(name: str, seed: int, *, sparing: bool = False) -> Told:
     """A process killed at every call. One that had the store open all along goes on, and then power is lost."""
     told, chance = Told(), random.Random(f"{name} {seed}")
-    old, new = _went_on(name, None), _went_on(name, Fault(1 << 30))
-    for torn in (False, True):
+    for torn, session in ((False, "a"), (True, "a"), (False, OTHER)):
+        ends = _went_on(name, session, done=False), _went_on(name, session, done=True)
         for at in range(1, 1000):
             if sparing and chance.random() < 0.5:
                 continue
-            if not _killed(name, Fault(at, torn=torn), (old, new), chance, told):
+            if not _killed(name, Killing(Fault(at, torn=torn), session), ends, chance, told):
                 break
     return told
 
 
-def _went_on(name: str, fault: Fault | None) -> State:
+def _went_on(name: str, session: str, *, done: bool) -> State:
     """What is there if the operation is not done at all, or whole, and somebody else goes on."""
     with staged(name) as stage, open_files(stage.path, NotedDisk(stage.machine), "by") as by:
-        if fault is not None:
+        if done:
             stage.act()
-        go_on(by)
+        go_on(by, session)
         return state_of(by, stage.path)
 
 
-def _killed(name: str, fault: Fault, ends: tuple[State, State], chance: random.Random, told: Told) -> bool:
+def _killed(name: str, end: Killing, ends: tuple[State, State], chance: random.Random, told: Told) -> bool:
     """False if the operation came to its end before that call."""
     with staged(name) as stage, open_files(stage.path, NotedDisk(stage.machine), "by") as by:
         state_of(by, stage.path)
-        stage.disk.arm(fault)
+        stage.disk.arm(end.fault)
         try:
             stage.act()
         except Killed:
@@ -435,10 +447,12 @@ def _killed(name: str, fault: Fault, ends: tuple[State, State], chance: random.R
         else:
             stage.disk.arm(None)
             return False
-        where = f"{name}: killed at call {fault.at}{', in the middle' if fault.torn else ''}"
+        where = (
+            f"{name}: killed {'in' if end.fault.torn else 'at'} call {end.fault.at}, another wrote to {end.session!r}"
+        )
         told.faults += 1
         try:
-            went_on = go_on(by)
+            went_on = go_on(by, end.session)
             state = state_of(by, stage.path)
             stage.machine.acknowledge(went_on)
             told.acknowledged += went_on
@@ -483,7 +497,7 @@ def failing(name: str, seed: int, *, sparing: bool = False) -> Told:
     old, new = _went_on_alone(name, done=False), _went_on_alone(name, done=True)
     for what, fault in FAULTS.items():
         for at in range(1, 1000):
-            if sparing and chance.random() < 0.75:
+            if sparing and chance.random() < 0.6:
                 continue
             if not _failed(name, f"{name}: {what}, call {at}", fault(at), (old, new), told):
                 break

@@ -26,8 +26,9 @@ METHODS: dict[str, list[str]] = {
     "schedules": ["-m", "proof.schedules", "--depth", "6"],
     "power loss": ["-m", "proof.power", "--quick"],
     "files, power lost": [*_FILES, "power", "--only", "create", "--only", "append one", "--only", "erase an"],
+    "files, erased": ["-m", "proof.files", "--first", "--method", "power", "--only", "erase an"],
     "files, deleted": [*_FILES, "power", "--only", "delete"],
-    "files, killed": ["-m", "proof.files", "--first", "--method", "bystander", "--only", "create", "--only", "delete"],
+    "files, killed": ["-m", "proof.files", "--first", "--method", "bystander", "--only", "append one"],
     "model": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_life_model.py"],
     "engine": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_conformance_engine.py"],
 }
@@ -66,6 +67,7 @@ SYNC = Edit("journal/sqlite/backend.py", "pragma synchronous = full", "pragma sy
 
 FILES = "journal/files/backend.py"
 APPENDED = Edit(FILES, "disk.fdatasync(file.fd)", "pass", after="def _commit_plain(")
+ONE_LINE = Edit(FILES, "self._disk.fdatasync(file.fd)", "pass", after="def _commit_line(")
 LINKED = Edit(FILES, "self._disk.write_new(beside, text)", "self._disk.write_new(beside, text, sync=False)")
 NAMED = Edit(FILES, "self._disk.fsync_folder(folder.path)", "pass", after="def _open_segment(")
 MADE = Edit(FILES, "self._disk.fsync_folder(self._root)", "pass", after="def _open_segment(")
@@ -103,12 +105,12 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("previous summary carried", (CARRIED,), "engine"),
     Mutant("writer fence of a turn", (WRITER,), "model"),
     Mutant("sync before acknowledge", (SYNC,), "power loss"),
-    Mutant("files: a line is synced", (APPENDED,), "files, power lost"),
+    Mutant("files: a line is synced", (APPENDED, ONE_LINE), "files, power lost"),
     Mutant("files: synced before it is linked", (LINKED,), "files, power lost"),
     Mutant("files: the name of a segment is synced", (NAMED,), "files, power lost"),
     Mutant("files: the folder of a session is synced", (MADE,), "files, power lost"),
     Mutant("files: a deletion is synced", (DELETED,), "files, deleted"),
-    Mutant("files: an erasure is intended for good", (INTENDED,), "files, power lost"),
+    Mutant("files: an erasure is intended for good", (INTENDED,), "files, erased"),
     Mutant("files: a note of what is written", (NOTED,), "files, killed"),
     Mutant("files: what is caught up is synced", (CAUGHT_UP,), "files, killed"),
 )

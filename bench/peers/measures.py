@@ -138,17 +138,25 @@ class Line:
 
 
 def speeds(peers: Sequence[Peer], size: Size, dir: Path | None, say: Callable[[str], None]) -> dict[str, Any]:
-    """All of them at once, in turns of a hundred messages each, so that what the disk does it does to all."""
+    """First those that are handed messages, then those that run an agent: what they write would weigh on the others."""
+    found: dict[str, Any] = {}
+    for runs in (False, True):
+        found |= _heat([peer for peer in peers if peer.runs is runs], size, dir)
+        say("appended by agents" if runs else "appended")
+    return {peer.name: found[peer.name] for peer in peers}
+
+
+def _heat(peers: Sequence[Peer], size: Size, dir: Path | None) -> dict[str, Any]:
+    """All of them at once, in turns of a hundred messages each, so that what the disk does it does to all. Each round
+    begins with another one: it may matter who one comes after."""
     with contextlib.ExitStack() as stack:
         children = [(peer, stack.enter_context(_child(peer, "speed", dir=dir))) for peer in peers]
         lines = [Line(peer, child, size) for peer, child in children]
-        done = 0
+        first = 0
         while going := [line for line in lines if not line.over]:
-            for line in going:
+            first = (first + 1) % len(going)
+            for line in (*going[first:], *going[:first]):
                 line.step()
-            done += _SLICE
-            if done in size.marks:
-                say(f"{done:,} messages")
         return {line.peer.name: {"settings": line.settings, "at": line.at} for line in lines}
 
 

@@ -36,7 +36,7 @@ _PANELS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 def plot(found: dict[str, Any]) -> str:
     """Three panels side by side, each with logarithmic axes: twice as long is one step to the right."""
     shown = [name for name in _SHOWN if found["speed"].get(name, {}).get("at")]
-    wide = (_WIDTH - _LEFT - 2 * _GAP - 12) / 3
+    wide = (_WIDTH - _LEFT - 2 * _GAP - 24) / 3
     parts = _key(shown)
     for n, (title, field, say) in enumerate(_PANELS):
         lines = {name: [(at["messages"], at[field]) for at in found["speed"][name]["at"]] for name in shown}

@@ -20,15 +20,16 @@ seconds of each and writes nothing; `ARGS="--from docs/peers.json"` writes this 
 - **The conversation** is the same for all: exchanges of a question, a tool call, its result and an answer, about 600
   bytes a message, results the longest. Nothing is compacted while speed is measured.
 - **Turns**: all peers are open at once, each in a process and an environment of its own, and each takes a hundred
-  messages at a time in turn, so that what the disk does it does to all. A rate is the median of the five turns before
-  a length. Compare rows with each other, not with other machines.
+  messages at a time in turn, so that what the disk does it does to all; those that run an agent († below) come after
+  the others, by themselves. A rate is the median of the five turns before a length. Compare rows with each other, not
+  with other machines.
 - **Each as it comes**: its default settings, and named where they can be made safer. *Syncs* are how often a message
   makes the disk write what it has cached, counted in a trace of system calls. **A store that does not sync is faster
   for that reason**, and loses its newest messages when power fails.
 - *Load* opens the store and reads everything, ready for the framework. *Written* is what the process gave the disk to
   write, for each message, on the way to that length.
 - LangGraph and Pydantic AI write in runs of an agent, not message by message. Rows marked † have the framework's own
-  work in a run in their rate; a model that answers at once is stood in for the real one.
+  work in a run in their rate, with a model that answers at once in place of a real one: compare them with each other.
 - **Pydantic AI** has no store on disk (its `ConversationStore` comes with one in memory). Its documentation has a
   program dump the messages as JSON after each run: that is measured, without the run itself.
 - **Claude Agent SDK**: its command-line program keeps the transcript, one line an entry. It is closed and asks a model,
@@ -45,7 +46,8 @@ after them. A new process opens what is left, takes the next turn, and compacts 
 framework compacts in a turn, the whole turn is gone through.
 
 - *As before*: nothing was cut and no summary is there. *Done*: the summary and what follows it. Both are as they should
-  be. *Broken* is anything else.
+  be. *Broken* is anything else, as a program that goes on is given it. Where nothing is *gone*, the messages are still
+  in the file, under another id.
 - *Gone* are messages that the store no longer has, in whatever place, after a compaction that ended well. Some keep
   only what the model is to see; that is their design.
 - *Paid twice*: the kill came after the summary was made and before it was kept, so it was asked for again. Nobody
@@ -59,6 +61,14 @@ _HEADING = "## Side by side with others\n"
 _READ_ON = """\
 At {length} messages, measured by `make bench-peers` on {date}.
 [What was done, how it grows, and what a kill in the middle of a compaction leaves](peers.md).
+"""
+
+_WHY = """
+Why, as far as it is known: a transcript that is not synced does not wait for the disk. `context()` reads each message
+with its header and works out what a model is shown; the others decode rows. Under the OpenAI and Claude SDKs each
+append has a key, so that it can be repeated after a lost answer, and that is one more row. Under LangChain the
+middleware holds every message of the state against the journal at each of its five hooks of a turn: two thirds of a
+turn at 400 messages, by a profile. Nothing is compacted here; with compaction on, a state is as long as a context.
 """
 
 _CHECKPOINTS = """\
@@ -128,27 +138,34 @@ def table(found: dict[str, Any]) -> str:
 def behind(found: dict[str, Any]) -> str:
     """Where onefold is not ahead, each of its rows against the others of the same framework; bare, against all."""
     said = []
-    for name, line in found.get("speed", {}).items():
-        if not PEERS[name].ours or not (own := _at(line)):
-            continue
-        for other, theirs in found.get("speed", {}).items():
-            same = PEERS[other].environment == PEERS[name].environment or (name == "onefold" and not PEERS[other].runs)
-            if PEERS[other].ours or not same or not (at := _at(theirs)) or at["messages"] != own["messages"]:
-                continue
-            if slower := _slower(own, at):
+    speed = found.get("speed", {})
+    for name in filter(lambda name: PEERS[name].ours, speed):
+        for other in filter(lambda other: _rival(name, other), speed):
+            lengths = {at["messages"] for at in speed[name]["at"]} & {at["messages"] for at in speed[other]["at"]}
+            length = max((n for n in lengths if n <= AT), default=None)
+            own, at = (next((a for a in speed[n]["at"] if a["messages"] == length), None) for n in (name, other))
+            if own and at and (slower := _slower(own, at, rates=PEERS[name].runs is PEERS[other].runs)):
                 synced = found.get("syncs", {}).get(other)
                 why = " It does not sync." if synced is not None and synced < 0.01 else ""
-                said.append(f"- {PEERS[name].says} against {PEERS[other].says}: {', '.join(slower)}.{why}")
+                far = "" if length == AT else f" (at {length:,} messages)"
+                said.append(f"- {PEERS[name].says} against {PEERS[other].says}{far}: {', '.join(slower)}.{why}")
     head = "**Where onefold is not ahead** (bare against every store, and under a framework against that one's own):\n"
     if not said:
         return "onefold is ahead on every row.\n" if found.get("speed") else ""
-    return head + "\n" + "\n".join(said) + "\n"
+    return head + "\n" + "\n".join(said) + "\n" + _WHY
 
 
-def _slower(own: dict[str, float], other: dict[str, float]) -> list[str]:
-    """Differences below a twentieth are noise."""
+def _rival(name: str, other: str) -> bool:
+    """Bare, every store that is handed messages; under a framework, that one's own."""
+    own, their = PEERS[name], PEERS[other]
+    same = own.environment == their.environment or (own.environment == "onefold" and not their.runs)
+    return same and not their.ours
+
+
+def _slower(own: dict[str, float], other: dict[str, float], *, rates: bool) -> list[str]:
+    """Differences below a twentieth are noise; rates compare only if an agent's run is in both or in neither."""
     found = []
-    if own["rate"] < 0.95 * other["rate"]:
+    if rates and own["rate"] < 0.95 * other["rate"]:
         found.append(f"{own['rate']:,.0f} against {other['rate']:,.0f} appends a second")
     if own["load"] > 1.05 * other["load"]:
         found.append(f"load {_time(own['load'])} against {_time(other['load'])}")

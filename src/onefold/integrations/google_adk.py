@@ -153,6 +153,10 @@ class OnefoldSessionService(BaseSessionService):
     async def _fit(self, session: Session, handle: aio.Session, event: Event, alone: bool) -> None:
         """Has the session compacted if it is time, and brings what others said since to this run."""
         compactor = await self._compactor()
+        state = await handle.state
+        roomy = state.open is None and 2 * state.tokens < compactor.policy.of().soft_tokens
+        if alone and roomy and _Seen.of(session) == _Seen(state.last, state.head):
+            return  # far from any limit, and nothing is new to it: the context need not be read
         asked = compactor.before_turn if event.author == "user" else compactor.mid_turn
         context = await asked(handle, usage=_usage(session.events))
         now = _Seen(context.last, context.segment)
