@@ -483,7 +483,7 @@ def test_history_and_frames_meet_without_a_gap_or_an_overlap_at_any_moment(tmp_p
                 came.append((loader, None))
             await running
             whole = "".join(texts(ann.heard, "agent_message_chunk"))
-            assert len(came) > 4
+            assert len(came) > 2
 
             for client, shot in came:
                 if shot is not None:

@@ -312,8 +312,10 @@ class Frames:
         return connection
 
     def _is_new(self, connection: apsw.Connection) -> bool:
+        # In this order: tables that somebody else makes meanwhile come together with their mark.
+        empty = not connection.execute("select count(*) from sqlite_schema").fetchall()[0][0]
         application, version = connection.pragma("application_id"), int(str(connection.pragma("user_version")))
-        if application == 0 and not connection.execute("select count(*) from sqlite_schema").fetchall()[0][0]:
+        if application == 0 and empty:
             return True
         if application != APPLICATION:
             raise StoreError(f"{self._path} is another program's database; move it away, it was left as it is")

@@ -136,7 +136,7 @@ class Journal:
             own(turn)
 
         def work(tx: Transaction) -> Appended:
-            state = known(tx, session)
+            state = tx.session(session) or known(tx, session)
             if key is not None and (use := tx.key(session, key)) is not None:
                 if not _same_content(tx, session, use, drafts):
                     raise conflict(session, key, use)
@@ -497,8 +497,9 @@ class Journal:
 
     def add(self, tx: Transaction, state: SessionState, d: Draft) -> SessionState:
         """Writes one record with the next number, and folds it in."""
-        record = Record(state.last + 1, d.id, d.kind, tx.now, d.body, d.format, d.header, d.key, d.turn, d.actor)
-        tx.add(state.id, record, d.data)
+        id, kind, body, data, format, header, key, turn, actor = d
+        record = tuple.__new__(Record, (state.last + 1, id, kind, tx.now, body, format, header, key, turn, actor))
+        tx.add(state.id, record, data)
         return fold.apply(tx, state, record)
 
     def open_segment(self, tx: Transaction, state: SessionState, body: dict[str, Json]) -> SessionState:

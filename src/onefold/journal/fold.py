@@ -49,19 +49,15 @@ def apply(rows: Rows, state: SessionState, record: Record) -> SessionState:
     if record.key is not None:
         _use_key(rows, state.id, record.key, record)
     if record.kind == MESSAGE:
-        return _one_more(state, record)
+        # The same as `_replace(touched_at=…, last=…, messages=…, tokens=…)`, which would be a slow part of an append.
+        said = state.messages + 1, state.tokens + (record.header.tokens if record.header else 0)
+        return tuple.__new__(SessionState, (*state[:2], record.at, record.number, *state[4:6], *said, *state[8:]))
     state = state._replace(last=record.number, touched_at=record.at)
     if record.kind == SEGMENT_OPENED:
         return _open_segment(rows, state, record)
     if record.kind.startswith("compaction."):
         return _compaction(rows, state, record)
     return _other(rows, state, record)
-
-
-def _one_more(state: SessionState, record: Record) -> SessionState:
-    """The same as `_replace(touched_at=…, last=…, messages=…, tokens=…)`, which would be a slow part of an append."""
-    said = state.messages + 1, state.tokens + (record.header.tokens if record.header else 0)
-    return tuple.__new__(SessionState, (*state[:2], record.at, record.number, *state[4:6], *said, *state[8:]))
 
 
 def _other(rows: Rows, state: SessionState, record: Record) -> SessionState:

@@ -131,8 +131,8 @@ def draft(
     """A message made ready for the journal."""
     data = encode(body)
     header = openai_chat.quick(body) if format in (None, OPENAI_CHAT) else None  # as most are: plain words of somebody
-    if header is not None:
-        return Draft(ids(), kind, body, data, OPENAI_CHAT, header, key, turn, actor)
+    if header is not None:  # and without the call that a named tuple's constructor is
+        return tuple.__new__(Draft, (ids(), kind, body, data, OPENAI_CHAT, header, key, turn, actor))
     name = format or recognise(body)
     return Draft(ids(), kind, body, data, name, codec(name).header(body), key, turn, actor)
 

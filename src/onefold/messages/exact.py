@@ -27,7 +27,13 @@ def encode(value: Json) -> str:
     """The JSON text of a value, which `decode` turns back into an equal one."""
     try:
         text = orjson.dumps(value).decode()
-        same = _flat(value) or orjson.loads(text) == value
+        if type(value) is dict:
+            for key, item in value.items():
+                if type(item) is not str or type(key) is not str:
+                    break
+            else:
+                return text  # an object of nothing but strings always comes back equal, and most messages are one
+        same = orjson.loads(text) == value
     except (orjson.JSONEncodeError, RecursionError):
         text, same = _encode_carefully(value)
     if not same:
@@ -37,16 +43,6 @@ def encode(value: Json) -> str:
             where, why = "message", "it is nested too deeply to be stored, or contains itself"
         raise InvalidMessage(f"{where}: {why}; nothing was written")
     return text
-
-
-def _flat(value: Json) -> bool:
-    """Whether it is an object of nothing but strings, which always comes back equal. Most messages are."""
-    if type(value) is not dict:
-        return False
-    for key, item in value.items():  # noqa: SIM110  a generator would cost more than the encoding
-        if type(item) is not str or type(key) is not str:
-            return False
-    return True
 
 
 def decode(text: str) -> Json:

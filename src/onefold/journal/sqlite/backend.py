@@ -201,7 +201,7 @@ class SqliteBackend:
             self._log_pages += _pages(ticket)
             committing = True
             connection.execute("commit")
-            ticket.settle(result)
+            ticket.result, ticket.done = result, True
             self._seen = connection.data_version()
             return
         except apsw.Error as error:
