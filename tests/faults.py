@@ -108,6 +108,28 @@ class _File(apsw.VFSFile):
         super().xWrite(data, offset)
 
 
+class Told(apsw.Connection):
+    """A connection that is told of every statement, whichever cursor runs it."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.cursor_factory = _Telling
+
+    def begins(self, statements: str) -> None: ...
+
+    def ends(self, statements: str) -> None: ...
+
+
+class _Telling(apsw.Cursor):
+    def execute(self, statements: str, *args: Any, **options: Any) -> apsw.Cursor:
+        connection = self.connection
+        assert isinstance(connection, Told)
+        connection.begins(statements)
+        answer = super().execute(statements, *args, **options)
+        connection.ends(statements)
+        return answer
+
+
 class LostAnswers:
     """Connections whose COMMIT succeeds and then says that it failed, so often."""
 
@@ -126,21 +148,21 @@ class LostAnswers:
         return made
 
 
-class _Forgetful(apsw.Connection):
+class _Forgetful(Told):
     faults: LostAnswers
     before = 1 << 62  # only a commit that wrote: reading transactions end with one too
 
-    def execute(self, statements: str, *args: Any, **options: Any) -> apsw.Cursor:
+    def begins(self, statements: str) -> None:
         if self in self.faults.failed:
             self.faults.used_again.append(statements)
         if statements == "begin immediate":
             self.before = self.total_changes()
-        answer = super().execute(statements, *args, **options)
+
+    def ends(self, statements: str) -> None:
         if statements == "commit" and self.faults.often > 0 and self.total_changes() > self.before:
             self.faults.often -= 1
             self.faults.failed.append(self)
             raise apsw.exception_for(apsw.SQLITE_IOERR_FSYNC)
-        return answer
 
 
 class Counting:

@@ -26,7 +26,7 @@ from onefold.journal.sqlite.backend import CHECKPOINT_PAGES
 from onefold.journal.sqlite.line import LARGE, MOST, Line, Ticket
 from onefold.model import Appended, Claim, Record
 from proof.operations import ME, rows, talk
-from tests.faults import Announced, BadDisk, HeldLine, LostAnswers, backend_of, open_store
+from tests.faults import Announced, BadDisk, HeldLine, LostAnswers, Told, backend_of, open_store
 from tests.helpers import Child
 
 HERE = "tests.crash_child"
@@ -678,18 +678,18 @@ class _InterruptedCommit:
         return made
 
 
-class _Interruptible(apsw.Connection):
+class _Interruptible(Told):
     faults: _InterruptedCommit
     before = 1 << 62
 
-    def execute(self, statements: str, *args: Any, **options: Any) -> apsw.Cursor:
+    def begins(self, statements: str) -> None:
         if statements == "begin immediate":
             self.before = self.total_changes()
-        answer = super().execute(statements, *args, **options)
+
+    def ends(self, statements: str) -> None:
         if statements == "commit" and self.faults.armed and self.total_changes() > self.before:
             self.faults.armed = False
             raise KeyboardInterrupt
-        return answer
 
 
 def test_a_real_ctrl_c_while_waiting_neither_loses_a_write_nor_stops_the_store(path: Path) -> None:

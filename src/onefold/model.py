@@ -424,8 +424,7 @@ class Requested:
     retry_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """Where an append stands in the journal, and whether it stood there before."""
 
     numbers: tuple[int, ...]

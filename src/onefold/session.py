@@ -107,12 +107,16 @@ class Session:
         """
         if key is not None:
             check_name("key", key)
-        if isinstance(messages, dict) and actor is None:  # as most are
+        if type(messages) is dict and actor is None:  # as most are
             drafts = [self._draft(messages, format, None)]
         else:
             drafts = self._drafts(messages, format, actor)
         done = self._journal.append(self.id, drafts, key=key)
-        self._wrote_up_to(done.numbers)
+        wrote = self._wrote
+        if wrote and wrote[-1][1] + 1 == (last := done.numbers[-1]):  # one more, as most are
+            wrote[-1] = (wrote[-1][0], last)
+        else:
+            self._wrote_up_to(done.numbers)
         return done
 
     def read(self, start: int = 1, stop: int | None = None) -> Iterator[Record]:
@@ -400,8 +404,9 @@ class Session:
 
     def _draft(self, message: Json, format: str | None, actor: str | None) -> Draft:
         try:
-            body = message if isinstance(message, dict) or not isinstance(message, Mapping) else dict(message)
-            made = draft(body, self._ids, format=format, actor=actor)
+            if type(message) is not dict and isinstance(message, Mapping):
+                message = dict(message)
+            made = draft(message, self._ids, format=format, actor=actor)
         except InvalidMessage as error:
             raise InvalidMessage(f"session {self.id!r}: {error}") from None
         if len(made.data) * 4 > MESSAGE_LIMIT and (size := len(made.data.encode())) > MESSAGE_LIMIT:

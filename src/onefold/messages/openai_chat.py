@@ -6,7 +6,19 @@ from collections.abc import Sequence
 
 from onefold.errors import InvalidMessage
 from onefold.messages.exact import encode
-from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, objects, plain_header, strings
+from onefold.messages.said import (
+    ANSWERS,
+    Call,
+    Media,
+    Part,
+    Result,
+    Said,
+    Text,
+    estimate,
+    objects,
+    plain_header,
+    strings,
+)
 from onefold.model import Header, Json
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
@@ -35,10 +47,10 @@ def parse(body: Json) -> Said:
 
 def quick(body: Json) -> Header | None:
     """The header of a message that is plain text, as most are, without taking it apart."""
-    if isinstance(body, dict) and len(body) == 2 and isinstance(text := body.get("content"), str):
-        role = body.get("role")
-        if isinstance(role, str) and role in _SPEAKERS:
-            return plain_header(role, text)
+    if type(body) is dict and len(body) == 2 and "content" in body and "role" in body:
+        role, text = body["role"], body["content"]
+        if type(text) is str and type(role) is str and role in _SPEAKERS:
+            return plain_header(role, estimate(text))
     return None
 
 

@@ -132,14 +132,11 @@ def in_turn(said: Iterable[Said]) -> list[Said]:
     return made
 
 
-def plain_header(role: str, text: str) -> Header:
-    return _plain_header(role, _PER_MESSAGE + estimate(text))
-
-
 @functools.lru_cache(2048)
-def _plain_header(role: str, tokens: int) -> Header:
-    """Made once for all messages of a size: most messages are short, and there are very many."""
-    return Header(role, tokens)
+def plain_header(role: str, words: int) -> Header:
+    """The header of a message that is nothing but words of so many tokens. Made once for all of a size: most messages
+    are short, and there are very many."""
+    return Header(role, _PER_MESSAGE + words)
 
 
 def estimate(text: str) -> int:

@@ -93,6 +93,7 @@ class SqliteBackend:
         """What belongs to one process: made at open, and again in a forked child."""
         self._pid = os.getpid()
         self._writer: apsw.Connection | None = None
+        self._pen: apsw.Cursor | None = None  # of the writer: to make one for every statement costs an append 5 µs
         self._log_pages = 0
         self._to_scrub = False  # a reader kept the log from being emptied after an erasure
         self._seen: int | None = None  # the store's version after this connection's last transaction
@@ -172,7 +173,7 @@ class SqliteBackend:
         with self._writing, self._readers_lock:
             for connection in (*self._readers, *([self._writer] if self._writer else [])):
                 connection.close()
-            self._readers, self._writer = [], None
+            self._readers, self._writer, self._pen = [], None, None
 
     # ------------------------------------------------------------------ writing
 
@@ -193,14 +194,20 @@ class SqliteBackend:
     def _commit_alone(self, ticket: Ticket) -> None:
         """One commit for one, which is the usual case: in as few steps as can be, since after a wait for the disk each
         of them is slow."""
+        connection = self._writer
         committing = False
         try:
-            connection = self._begin()
-            tx = SqliteTransaction(connection, self._clock(), self._known)
+            if connection is None or connection.in_transaction or self._closed:
+                connection = self._sound_writer()
+            pen = self._pen or self._new_pen(connection)
+            pen.execute("begin immediate")
+            if connection.data_version() != self._seen or len(self._known.states) >= MOST_STATES:
+                self._look_anew(connection)
+            tx = SqliteTransaction(connection, self._clock(), self._known, pen)
             result = ticket.work(tx)
-            self._log_pages += _pages(ticket)
+            self._log_pages += 1 + ticket.size // PAGE_SIZE if ticket.size else 4
             committing = True
-            connection.execute("commit")
+            pen.execute("commit")
             ticket.result, ticket.done = result, True
             self._seen = connection.data_version()
             return
@@ -212,7 +219,7 @@ class SqliteBackend:
         except Exception as error:
             reason = error
         except BaseException:
-            if committing and not connection.in_transaction:
+            if committing and connection is not None and not connection.in_transaction:
                 ticket.settle(result)
             self._roll_back()
             raise
@@ -358,18 +365,26 @@ class SqliteBackend:
 
     def _begin(self) -> apsw.Connection:
         """A write transaction. What was known still holds in it if nobody else wrote since this connection did."""
-        if self._closed:
-            self._check_open()
-        connection = self._writer or self._writer_connection()
-        if connection.in_transaction:
-            self._roll_back()  # what a thread that was interrupted left
+        connection = self._sound_writer()
         connection.execute("begin immediate")
         if connection.data_version() != self._seen or len(self._known.states) >= MOST_STATES:
-            self._known.clear()
-            self._check_writer(connection)
+            self._look_anew(connection)
         return connection
 
-    def _check_writer(self, connection: apsw.Connection) -> None:
+    def _sound_writer(self) -> apsw.Connection:
+        self._check_open()
+        connection = self._writer_connection()
+        if connection.in_transaction:
+            self._roll_back()  # what a thread that was interrupted left
+        return connection
+
+    def _new_pen(self, connection: apsw.Connection) -> apsw.Cursor:
+        pen = self._pen = connection.cursor()
+        return pen
+
+    def _look_anew(self, connection: apsw.Connection) -> None:
+        """Somebody else wrote: what was known may not hold, and it may have been a newer program."""
+        self._known.clear()
         accepted = schema.min_writer(connection)
         if accepted > schema.WRITER:
             raise StoreTooNew(
@@ -460,7 +475,7 @@ class SqliteBackend:
 
     def _discard_writer(self) -> None:
         self._forget()
-        writer, self._writer = self._writer, None
+        writer, self._writer, self._pen = self._writer, None, None
         if writer is not None:
             with contextlib.suppress(apsw.Error):
                 writer.close()
@@ -526,7 +541,7 @@ class SqliteBackend:
 
     def _begin_anew(self) -> None:
         """After a fork, in the child: nothing of the parent's is used or closed here."""
-        _inherited.extend((self._writer, self._readers, self._watch, self._line))
+        _inherited.extend((self._writer, self._pen, self._readers, self._watch, self._line))
         self._gate.close()
         if not self._closed:
             self._start()

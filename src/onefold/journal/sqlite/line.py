@@ -19,18 +19,18 @@ MOST = 128
 class Ticket:
     """One operation that waits for its commit."""
 
-    __slots__ = ("done", "error", "gone", "leads", "result", "size", "wake", "work")
+    result: Any = None
+    error: BaseException | None = None
+    done = False
+    leads = False
+    gone = False
+    """Its thread was interrupted and no longer waits."""
+    wake: threading.Lock | None = None
+    """Made only for who has to wait, and taken: it is let go when the waiting is over."""
 
     def __init__(self, work: Callable[[Transaction], Any], size: int) -> None:
         self.work = work
         self.size = size
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.done = False
-        self.leads = False
-        self.gone = False  # its thread was interrupted and no longer waits
-        self.wake: threading.Lock | None = None
-        """Made only for who has to wait, and taken: it is let go when the waiting is over."""
 
     def settle(self, result: Any = None, error: BaseException | None = None) -> None:
         self.result, self.error, self.done = result, error, True

@@ -15,10 +15,12 @@ from onefold.journal.sqlite.engine import queries
 from onefold.messages import encode
 from onefold.model import Compaction, KeyUse, Lease, Record, Segment, SessionState
 
+_QUERIES = queries()
 _LAST = (float("inf"), "")
 BURST = 64
 """How many messages a session's row may be behind its journal, and for how long, in seconds: see `put_session`."""
 BURST_SECONDS = 0.05
+_NEVER = (0, 0.0)
 MOST = (1 << 32) - 1  # records of one session
 EVERYTHING = (
     "drop_session", "drop_segments", "drop_compactions", "drop_keys", "drop_inputs", "drop_aliases",
@@ -70,9 +72,13 @@ class Known:
 class SqliteTransaction:
     """What one operation sees and writes. Made anew for each, so that it can say what it wrote."""
 
-    def __init__(self, connection: apsw.Connection, now: float, known: Known | None = None) -> None:
+    def __init__(
+        self, connection: apsw.Connection, now: float, known: Known | None = None, pen: apsw.Cursor | None = None
+    ) -> None:
         self._connection = connection
-        self._queries = queries()
+        self._pen = pen or connection
+        """What statements are run with. Everything a cursor found is fetched before its next statement."""
+        self._queries = _QUERIES
         self.now = now
         self.known = known or Known()
         """What this one reads or writes, and what those before it left: one view. Of no use if it is taken back."""
@@ -88,7 +94,7 @@ class SqliteTransaction:
         return SqliteLeases(self, "turn_lease")
 
     def run(self, query: str, *bindings: Any) -> list[Any]:
-        return self._connection.execute(self._queries[query], bindings).fetchall()
+        return self._pen.execute(self._queries[query], bindings).fetchall()
 
     def usable(self) -> bool:
         return self._connection.in_transaction
@@ -98,9 +104,13 @@ class SqliteTransaction:
     def add(self, session: str, record: Record, data: str) -> None:
         number, id, kind, at, _, format, header, key, turn, actor = record
         sid = self.known.sids.get(session) or self._sid(session, make=True)
-        place = (sid << 32) + number
-        row = (place, id, kind, at, format, *about(header), key, turn, actor, data)
-        self._connection.execute(self._queries["add_record"], row)
+        row: tuple[Any, ...]
+        if header is None or header.opens or header.closes:
+            row = ((sid << 32) + number, id, kind, at, format, *about(header), key, turn, actor, data)
+        else:  # as most are
+            plain = header.role, header.tokens
+            row = ((sid << 32) + number, id, kind, at, format, *plain, None, None, key, turn, actor, data)
+        self._pen.execute(self._queries["add_record"], row)
         self.witness = (session, number, id)
 
     def record(self, session: str, number: int) -> Record | None:
@@ -128,7 +138,7 @@ class SqliteTransaction:
         return [columns.record(session, row) for row in self.run("marks", *self._places(session, start, stop))]
 
     def rewrite(self, session: str, record: Record, data: str) -> None:
-        self._connection.execute(
+        self._pen.execute(
             self._queries["rewrite"],
             (record.kind, record.format, *about(record.header), data, self._places(session, record.number, 0)[0]),
         )
@@ -163,21 +173,22 @@ class SqliteTransaction:
         """Sets a session's state. In a burst of messages its row is written now and then only: whoever reads it counts
         the messages after it. Everything but messages is written at once."""
         known, id = self.known, state.id
-        before = known.states.get(id) or self.session(id)
-        known.states[id] = state
+        states = known.states
+        before = states[id] if id in states else self.session(id)
+        states[id] = state
         if before is None or not only_messages(before, state):
             self.write_session(state)
             return
-        last, at = known.rows.get(id) or (0, 0.0)
+        last, at = known.rows.get(id, _NEVER)
         if state.last - last > BURST or not at <= state.touched_at < at + BURST_SECONDS:
             known.rows[id] = (state.last, state.touched_at)
             touched = (state.touched_at, state.last, state.messages, state.tokens, seal(state), id)
-            self._connection.execute(self._queries["touch_session"], touched)
+            self._pen.execute(self._queries["touch_session"], touched)
 
     def write_session(self, state: SessionState) -> None:
         """Writes a session's row whole."""
         self.known.rows[state.id] = (state.last, state.touched_at)
-        self._connection.execute(self._queries["put_session"], (*state, seal(state)))
+        self._pen.execute(self._queries["put_session"], (*state, seal(state)))
 
     def _caught_up(self, row: Any) -> SessionState:
         """A session's state by its row and the messages after that. If what follows is no burst of messages, the row
