@@ -105,6 +105,8 @@ class Compactions:
         )
         room.tape.record = segment.number
         id = segment.compaction or ""
+        if self._claim is None:  # nobody saw it begin: whoever is told of an end was told of a beginning
+            room.tape.tell("onefold/compaction_started", {"compaction": id, "source": act.source})
         self._claim = None
         done = {"compaction": id, "state": "committed", "source": act.source, "witnesses": list(act.witnesses)}
         room.tape.tell("onefold/compaction_done", done)
