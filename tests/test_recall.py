@@ -16,6 +16,7 @@ import pytest
 
 import onefold
 from onefold import OnefoldError, Session, SessionNotFound, Store
+from onefold.journal.beside import beside as kept_beside
 from onefold.journal.contract import Journal
 from onefold.model import Json
 from onefold.recall import Follower, Recall, Tools, content, search
@@ -29,8 +30,10 @@ from tests.test_search import find, numbers, user
 MARKER = "quokkawombat"
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
+@pytest.fixture(params=["sqlite", "files"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    if request.param == "files":
+        onefold.open(f"{tmp_path / 'agent.db'}/").close()
     return tmp_path / "agent.db"
 
 
@@ -41,7 +44,7 @@ def file(path: Path) -> Iterator[Store]:
 
 
 def beside(path: Path) -> Path:
-    return path.with_name(path.name + ".search")
+    return kept_beside(str(path), "search")
 
 
 def filled(store: Store, session: str = "s", count: int = 30) -> Session:
@@ -178,15 +181,25 @@ def test_a_folder_that_cannot_be_written_is_searched_all_the_same(path: Path, fi
     assert len(Recall(file).search("apples", limit=50)) == 30
 
 
+def put_back(copy: Path, path: Path) -> None:
+    """A copy in the place of a store, whose search index stays as it is."""
+    if not path.is_dir():
+        for name in ("agent.db", "agent.db-wal", "agent.db-shm"):
+            path.with_name(name).unlink(missing_ok=True)
+        shutil.copy(copy, path)
+        return
+    old = path.rename(path.with_name("old"))
+    shutil.copytree(copy, path)
+    shutil.copy(beside(old), beside(path))
+
+
 def test_after_a_restored_backup_the_index_is_made_anew(tmp_path: Path, path: Path) -> None:
     with onefold.open(path) as store:
         filled(store)
         store.backup(tmp_path / "copy.db")
         store.session("s").append(user("a zebra"))
         assert len(search(store, "zebra")) == 1
-    for name in ("agent.db", "agent.db-wal", "agent.db-shm"):
-        (tmp_path / name).unlink(missing_ok=True)
-    shutil.copy(tmp_path / "copy.db", path)
+    put_back(tmp_path / "copy.db", path)
 
     with onefold.open(path) as store:
         giraffe = store.session("s").append(user("a giraffe")).numbers[0]
@@ -200,11 +213,11 @@ def test_a_copy_that_somebody_put_back_by_hand_is_noticed_by_its_records(tmp_pat
     """It is the same incarnation, and has as many records: only their ids tell."""
     with onefold.open(path) as store:
         filled(store)
-    shutil.copy(path, tmp_path / "copy.db")
+    (shutil.copytree if path.is_dir() else shutil.copy)(path, tmp_path / "copy.db")
     with onefold.open(path) as store:
         store.session("s").append(user("a zebra"))
         search(store, "zebra")
-    shutil.copy(tmp_path / "copy.db", path)
+    put_back(tmp_path / "copy.db", path)
 
     with onefold.open(path) as store:
         store.session("s").append([user("a giraffe"), user("a lion")])
@@ -312,7 +325,7 @@ def test_twenty_thousand_messages_are_searched(path: Path, file: Store) -> None:
 def holding(path: Path, marker: str = MARKER) -> list[str]:
     """Files that hold a word. The index keeps words without what they share with their neighbour, so its end counts."""
     end = marker[4:].encode()
-    return sorted(f.name for f in path.parent.iterdir() if end in f.read_bytes())
+    return sorted(f.name for f in path.parent.rglob("*") if f.is_file() and end in f.read_bytes())
 
 
 @pytest.mark.parametrize("among", [0, 3000])
@@ -322,7 +335,7 @@ def test_the_words_of_an_erased_message_leave_the_index_file_and_its_log(path: P
     secret = session.append(user(f"the password is {MARKER}")).numbers[0]
     session.append(user("and more apples"))
     assert find(file, MARKER) == [secret]
-    assert any(name.startswith("agent.db.search") for name in holding(path))
+    assert any(name.startswith(beside(path).name) for name in holding(path))
 
     session.erase(secret)
     assert find(file, MARKER) == []
@@ -399,7 +412,7 @@ def test_a_large_index_is_wiped_when_somebody_asks(path: Path, file: Store, monk
     session.erase(secret)
 
     assert find(file, MARKER) == []
-    assert holding(path) == ["agent.db.search"]
+    assert holding(path) == [beside(path).name]
     assert Recall(file).scrub()
     assert holding(path) == []
 

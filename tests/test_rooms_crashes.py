@@ -13,6 +13,7 @@ import pytest
 import onefold
 from onefold.agents.frames import Frames
 from onefold.agents.wire import parse
+from onefold.journal.beside import beside
 from onefold.model import AGENT_STARTED, MESSAGE, TURN_SETTLED, Record
 from tests.acp_clients import Ran, Remote, blocks, is_method, is_update
 from tests.test_agents_child import alive
@@ -29,7 +30,7 @@ def journal(folder: Path) -> list[Record]:
 
 def told(folder: Path) -> list[int]:
     """The frames that every client has to have heard, by number."""
-    frames = Frames(str(folder / "agent.db.frames"))
+    frames = Frames(str(beside(str(folder / "agent.db"), "frames")))
     try:
         found, after = [], 0
         while rows := frames.read("s", after, 500):
@@ -55,6 +56,15 @@ async def settled(client: Remote, count: int) -> None:
 @pytest.mark.parametrize("what", ["turn", "compaction"])
 @pytest.mark.parametrize("who", ["the agent", "onefold", "both"])
 def test_nothing_is_lost_or_comes_twice_when_somebody_is_killed(tmp_path: Path, who: str, what: str) -> None:
+    killed(tmp_path, who, what)
+
+
+def test_nothing_is_lost_or_comes_twice_in_a_store_of_plain_files_either(tmp_path: Path) -> None:
+    onefold.open(f"{tmp_path / 'agent.db'}/").close()
+    killed(tmp_path, "both", "compaction")
+
+
+def killed(tmp_path: Path, who: str, what: str) -> None:
     middle = "[[hang]]" if what == "turn" else f"[[compact:wait:{tmp_path / 'never'}]]"
 
     async def work() -> None:

@@ -19,6 +19,7 @@ import pytest
 import onefold
 from onefold.cli import serve
 from onefold.errors import StoreError
+from onefold.metrics import sizes
 from onefold.model import Claim
 from tests.conftest import said, who
 from tests.helpers import quick
@@ -310,3 +311,11 @@ def _until(met: Callable[[], bool]) -> None:
             return
         pause.wait(0.02)
     raise AssertionError("it did not happen in time")
+
+
+def test_the_size_of_a_store_of_plain_files_is_that_of_all_its_files(tmp_path: Path) -> None:
+    with onefold.open(f"{tmp_path / 'sessions'}/") as store:
+        store.session("s").append({"role": "user", "content": "x" * 50_000})
+        shown = next(line for line in sizes(store) if line.startswith("onefold_store_bytes "))
+
+    assert 50_000 < int(shown.split()[1]) < 500_000

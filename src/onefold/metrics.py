@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import bisect
+import stat
 import threading
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
+from onefold.journal.beside import is_folder, path_of
 from onefold.journal.seam import Transaction
 from onefold.store import Store
 
@@ -97,15 +98,22 @@ def compactions(counts: Counts, store: Store) -> list[str]:
 
 
 def sizes(store: Store) -> list[str]:
-    """Of the store and its log; 0 where there is no file."""
-    found = [0, 0]
-    for n, path in enumerate((store.address, f"{store.address}-wal")):
-        with suppress(OSError):
-            found[n] = Path(path).stat().st_size
+    """Of the store and its log; 0 where there is no file. Of plain files: everything in the folder."""
+    path = path_of(store.address)
+    files = path.rglob("*") if is_folder(store.address) else [path]
     return [
-        *one("store_bytes", "gauge", "Size of the store's file.", found[0]),
-        *one("wal_bytes", "gauge", "Size of its log.", found[1]),
+        *one("store_bytes", "gauge", "Size of the store's file, or of all its files.", sum(map(_size, files))),
+        *one("wal_bytes", "gauge", "Size of its log.", _size(path.with_name(f"{path.name}-wal"))),
     ]
+
+
+def _size(file: Path) -> int:
+    """0 for a folder, and for a file that is not there: it may have gone a moment ago."""
+    try:
+        found = file.stat()
+    except OSError:
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 def _open(store: Store, tx: Transaction) -> tuple[float, list[float], int]:
