@@ -328,6 +328,29 @@ def test_it_compacts_by_itself_and_all_events_are_still_there(store: onefold.Sto
     assert len(model.summaries) >= state.committed
 
 
+def test_what_a_provider_says_of_a_context_is_not_held_against_an_older_one(path: Path) -> None:
+    """Far from any limit no context is read, so the last one that was is of another time."""
+    policy = onefold.Policy(limits=onefold.Limits(20_000, 1_000))
+
+    async def story(service: OnefoldSessionService) -> None:
+        session = await service.create_session(**WHO)
+        await service.append_event(await get(service), event(0, "Hello?", author="user"))
+        await service.append_event(session, event(1, "Are you there?", author="user"))  # has to read what came before
+        for n in range(2, 20, 2):
+            answer = event(n, "word " * 400)
+            used = opened.session(IN_JOURNAL).state.tokens
+            answer.usage_metadata = types.GenerateContentResponseUsageMetadata(prompt_token_count=used)
+            await service.append_event(session, answer)
+            await service.append_event(session, event(n + 1, "word " * 400, author="user"))
+
+    with onefold.open(path, policy=policy) as opened:
+        run(story, OnefoldSessionService(opened))
+
+        session = opened.session(IN_JOURNAL)
+        assert policy.of().soft_tokens / 2 < session.state.tokens < policy.of().soft_tokens
+        assert session.compactions() == []
+
+
 def test_a_long_run_of_tool_calls_is_compacted_on_its_way(store: onefold.Store) -> None:
     class Busy(Strict):
         """Looks thirty times before it answers."""

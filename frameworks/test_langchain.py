@@ -22,7 +22,9 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 import onefold
-from onefold.integrations.langchain import OnefoldMiddleware
+from onefold.integrations.langchain import OnefoldMiddleware, record
+from onefold.integrations.once import append_new
+from onefold.integrations.written import Written
 from tests.helpers import Child, at_barrier, say
 from tests.pages import run_page
 
@@ -194,6 +196,103 @@ def test_without_a_session_nothing_is_asked(store: onefold.Store) -> None:
         agent_of(model, OnefoldMiddleware(store)).invoke({"messages": [HumanMessage("?")]})
 
     assert model.seen == []
+
+
+# ---------------------------------------------------------------------- what is known to be written
+
+
+@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["alone", "with a checkpointer"])
+def test_only_what_is_new_is_looked_for_in_the_journal(
+    path: Path, checkpointer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str | None] = []
+
+    def counting(session: onefold.Session, messages: Sequence[Any], *args: Any, **options: Any) -> Any:
+        looked.extend(key for key, _ in messages)
+        return append_new(session, messages, *args, **options)
+
+    monkeypatch.setattr("onefold.integrations.langchain.append_new", counting)
+    with onefold.open(path) as store:
+        agent = agent_of(Strict(seen=[]), OnefoldMiddleware(store), checkpointer=checkpointer)
+        for n in range(5):
+            looked.clear()
+            came = ask(agent, f"Question {n}")
+
+        assert looked == [f"message-{m.id}" for m in came[-4:]]
+        assert said(store) == came
+
+
+def in_place(message: BaseMessage) -> None:
+    message.content = "Is the gate open?"
+
+
+def deep_inside(message: BaseMessage) -> None:
+    message.additional_kwargs["at"]["door"] = 2.0
+
+
+@pytest.mark.parametrize("edit", [in_place, deep_inside])
+def test_a_message_that_another_middleware_changes_in_place_is_noticed_in_the_same_run(
+    store: onefold.Store, edit: Callable[[BaseMessage], None]
+) -> None:
+    class Edits(AgentMiddleware[Any, Any]):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            if len(state["messages"]) == 3:
+                edit(state["messages"][0])
+
+    agent = create_agent(Strict(seen=[]), tools=[look], middleware=[OnefoldMiddleware(store, session="s"), Edits()])
+    agent.invoke({"messages": [HumanMessage("Is it open?", id="q", additional_kwargs={"at": {"door": 2}})]})
+
+    kept = [m for m in said(store, "s") if m.id == "q"]
+    expected = HumanMessage("Is it open?", id="q", additional_kwargs={"at": {"door": 2}})
+    before = repr(expected)
+    edit(expected)
+    assert [repr(m) for m in kept] == [before, repr(expected)]
+
+
+def test_a_message_that_was_taken_out_and_comes_again_is_written_once(store: onefold.Store) -> None:
+    session, written = store.session("s"), Written()
+    first, second = HumanMessage("One.", id="1"), HumanMessage("Two.", id="2")
+
+    for state in ([first], [first, second], [second], [first, second]):
+        record(session, state, written)
+
+    assert said(store, "s") == [first, second]
+
+
+def test_what_another_process_wrote_does_not_hide_a_change_of_ones_own(store: onefold.Store) -> None:
+    here, there = Written(), Written()
+    one, other, third = (HumanMessage(words, id="1") for words in ("One.", "Another.", "A third."))
+
+    for message, written in ((one, here), (one, there), (other, there), (one, here), (other, here), (third, here)):
+        record(store.session("s"), [message], written)
+
+    assert said(store, "s") == [one, other, third]
+
+
+def test_what_could_not_be_written_is_not_taken_for_written(
+    store: onefold.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, written, message = store.session("s"), Written(), HumanMessage("One.", id="1")
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise onefold.StoreUnavailable("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store.journal.backend), "write", away)
+        with pytest.raises(onefold.StoreUnavailable):
+            record(session, [message], written)
+    record(session, [message], written)
+
+    assert said(store, "s") == [message]
+
+
+def test_what_is_known_of_sessions_that_nobody_uses_any_more_is_forgotten() -> None:
+    written = Written(most=2)
+
+    for session in ("a", "b", "a", "c"):
+        written.keep(session, {"1": 5})
+
+    assert [session for session in "abc" if written.of(session)] == ["a", "c"]
 
 
 # ---------------------------------------------------------------------- it compacts by itself

@@ -171,6 +171,65 @@ def test_messages_of_every_kind_are_kept_equal_and_calls_with_their_results(tmp_
         ]  # fmt: skip
 
 
+def test_what_a_message_leaves_empty_is_not_written_and_what_a_tool_leaves_empty_is(tmp_path: Path) -> None:
+    data: dict[str, Json] = {"found": None, "lines": 0, "names": [], "open": False, "said": ""}
+    given: list[ModelMessage] = [
+        ModelRequest(parts=[UserPromptPart("")], metadata={"by": None}),
+        ModelResponse(
+            parts=[
+                TextPart(""),
+                ToolCallPart("read", data, tool_call_id="c1"),
+                ToolCallPart("read", tool_call_id="c2"),
+            ],
+            usage=RequestUsage(output_tokens=3, details={"cached": 0}),
+        ),
+        ModelRequest(
+            parts=[ToolReturnPart("read", data, tool_call_id="c1"), ToolReturnPart("read", None, tool_call_id="c2")]
+        ),
+        ModelResponse(parts=[TextPart("So.")]),
+    ]
+
+    async def story() -> None:
+        history = OnefoldHistory(tmp_path / "a.db")
+        await Model(says("Yes.")).agent(history).run("Sure?", conversation_id="s", message_history=given)
+        await history.aclose()
+
+    run(story)
+    with onefold.open(tmp_path / "a.db") as store:
+        bodies = [r.body for r in said(store.session("s"))][:4]
+    assert ModelMessagesTypeAdapter.validate_python(bodies) == given
+    assert (bodies[1]["parts"][1]["args"], bodies[2]["parts"][0]["content"]) == (data, data)
+    assert bodies[1]["usage"] == {"output_tokens": 3, "details": {"cached": 0}}
+    assert {*bodies[3]} == {"parts", "usage", "timestamp", "kind", "state"}
+
+
+def test_a_record_is_read_once_a_run_however_often_the_model_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Json] = []
+
+    class Counting:
+        dump_python = staticmethod(ModelMessagesTypeAdapter.dump_python)
+
+        @staticmethod
+        def validate_python(bodies: list[Json]) -> list[ModelMessage]:
+            read.extend(bodies)
+            return ModelMessagesTypeAdapter.validate_python(bodies)
+
+    monkeypatch.setattr("onefold.integrations.pydantic_ai.ModelMessagesTypeAdapter", Counting)
+    model = Model(reads(5))
+
+    async def story() -> None:
+        history = OnefoldHistory(tmp_path / "a.db")
+        await model.agent(history).run("Read.", conversation_id="s")
+        read.clear()
+        await model.agent(history).run("Read again.", conversation_id="s")
+        await history.aclose()
+
+    run(story)
+    assert len(model.sent[-1]) == len(read) == 12 + 11  # the first run, and this one but for its answer
+
+
 def test_a_run_goes_on_where_another_agent_left_off_and_has_one_system_prompt(tmp_path: Path) -> None:
     first, second = Model(reads(2)), Model(says("Yes."))
 

@@ -59,9 +59,20 @@ FOUND: dict[str, Any] = {
 def test_the_page_says_where_onefold_is_behind_and_that_the_other_does_not_sync() -> None:
     page = report.as_page(FOUND)
 
-    assert "load 30 ms against 12 ms" in page
-    assert "900 against 20,000 appends a second. It does not sync." in page
+    assert "load 30 ms against 12 ms (1)." in page
+    assert "\n1. What is loaded is a context:" in page
+    assert "900 against 20,000 appends a second. It does not sync" in page
     assert "| **onefold**, no framework | 900 | 1.00 | 30 ms |" in page
+
+
+def test_a_reason_is_on_the_page_only_where_its_row_is_behind() -> None:
+    even: dict[str, Any] = {"onefold": {"settings": "WAL", "at": [_at(2000, 900, 0.03, 2e6)]},
+                            "openai-sqlite": {"settings": "WAL", "at": [_at(2000, 900, 0.03, 2e6)]}}  # fmt: skip
+    larger = even | {"onefold": {"settings": "WAL", "at": [_at(2000, 900, 0.03, 3e6)]}}
+
+    assert report.behind({"speed": even}) == "onefold is ahead on every row.\n"
+    assert report.behind({"speed": larger}).endswith("\n1. Beside its text a message has a number, an id, a time and a "
+                                                     "header.\n")  # fmt: skip
 
 
 def test_the_page_shows_what_a_kill_left() -> None:
@@ -76,12 +87,13 @@ def test_a_store_that_did_not_get_that_far_is_shown_as_far_as_it_came() -> None:
     assert "(500 messages) | 30 | unknown |" in report.table(FOUND)
 
 
-def test_the_page_on_performance_has_the_table_once_however_often_it_is_written() -> None:
+def test_the_page_on_performance_has_table_and_plot_once_however_often_it_is_written() -> None:
     once = report.into("# Performance\n\nText.\n", FOUND)
 
     assert report.into(once, FOUND) == once
     assert once.startswith("# Performance\n\nText.\n")
     assert once.count("## Side by side") == 1
+    assert once.count("](peers.svg)") == 1
 
 
 def test_the_plot_is_well_formed() -> None:

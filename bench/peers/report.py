@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from bench.peers.reasons import reason
 from bench.peers.table import PEERS
 
 AT = 2_000
@@ -30,6 +31,7 @@ seconds of each and writes nothing; `ARGS="--from docs/peers.json"` writes this 
   write, for each message, on the way to that length.
 - LangGraph and Pydantic AI write in runs of an agent, not message by message. Rows marked † have the framework's own
   work in a run in their rate, with a model that answers at once in place of a real one: compare them with each other.
+  Most of a run of Pydantic AI is its own work on a long history, with onefold or without.
 - **Pydantic AI** has no store on disk (its `ConversationStore` comes with one in memory). Its documentation has a
   program dump the messages as JSON after each run: that is measured, without the run itself.
 - **Claude Agent SDK**: its command-line program keeps the transcript, one line an entry. It is closed and asks a model,
@@ -63,13 +65,7 @@ At {length} messages, measured by `make bench-peers` on {date}.
 [What was done, how it grows, and what a kill in the middle of a compaction leaves](peers.md).
 """
 
-_WHY = """
-Why, as far as it is known: a transcript that is not synced does not wait for the disk. `context()` reads each message
-with its header and works out what a model is shown; the others decode rows. Under the OpenAI and Claude SDKs each
-append has a key, so that it can be repeated after a lost answer, and that is one more row. Under LangChain the
-middleware holds every message of the state against the journal at each of its five hooks of a turn: two thirds of a
-turn at 400 messages, by a profile. Nothing is compacted here; with compaction on, a state is as long as a context.
-"""
+_PLOT = "![Appends a second, time to load and size on disk, by length](peers.svg)\n"
 
 _CHECKPOINTS = """\
 LangGraph keeps a checkpoint after each step of the agent, and each holds all messages so far: its file grows with the
@@ -93,7 +89,7 @@ def as_page(found: dict[str, Any]) -> str:
         table(found),
         behind(found),
         "## Growth with length\n",
-        "![Appends a second, time to load and size on disk, by length](peers.svg)\n",
+        _PLOT,
         _growth(found),
         _CHECKPOINTS,
         _KILLS,
@@ -107,12 +103,13 @@ def as_page(found: dict[str, Any]) -> str:
 
 
 def into(page: str, found: dict[str, Any]) -> str:
-    """The page on performance with the first table at its end, in place of the one that was there."""
+    """The page on performance with the first table and the plot at its end, in place of those that were there."""
     lines = [
         page.partition(_HEADING)[0].rstrip("\n") + "\n",
         _HEADING,
         _READ_ON.format(length=f"{AT:,}", date=found["machine"]["date"]),
         table(found),
+        _PLOT,
         behind(found),
     ]
     return "\n".join(lines)
@@ -136,23 +133,44 @@ def table(found: dict[str, Any]) -> str:
 
 
 def behind(found: dict[str, Any]) -> str:
-    """Where onefold is not ahead, each of its rows against the others of the same framework; bare, against all."""
-    said = []
+    """Where onefold is not ahead and why, each of its rows against the others of the same framework; bare, against
+    all."""
+    said: list[str] = []
+    why: dict[str, int] = {}
     speed = found.get("speed", {})
     for name in filter(lambda name: PEERS[name].ours, speed):
         for other in filter(lambda other: _rival(name, other), speed):
             lengths = {at["messages"] for at in speed[name]["at"]} & {at["messages"] for at in speed[other]["at"]}
             length = max((n for n in lengths if n <= AT), default=None)
             own, at = (next((a for a in speed[n]["at"] if a["messages"] == length), None) for n in (name, other))
-            if own and at and (slower := _slower(own, at, rates=PEERS[name].runs is PEERS[other].runs)):
-                synced = found.get("syncs", {}).get(other)
-                why = " It does not sync." if synced is not None and synced < 0.01 else ""
+            slower = _slower(own, at, rates=PEERS[name].runs is PEERS[other].runs) if own and at else {}
+            if slower:
                 far = "" if length == AT else f" (at {length:,} messages)"
-                said.append(f"- {PEERS[name].says} against {PEERS[other].says}{far}: {', '.join(slower)}.{why}")
+                parts = _explained(name, slower, why, synced=_syncs(found, other))
+                said.append(f"- {PEERS[name].says} against {PEERS[other].says}{far}: {parts}")
     head = "**Where onefold is not ahead** (bare against every store, and under a framework against that one's own):\n"
     if not said:
         return "onefold is ahead on every row.\n" if found.get("speed") else ""
-    return head + "\n" + "\n".join(said) + "\n" + _WHY
+    notes = [f"{number}. {sentence[0].upper()}{sentence[1:]}" for sentence, number in why.items()]
+    return "\n".join([head, *said, "", *(["Why:\n", *notes, ""] if notes else [])])
+
+
+def _explained(name: str, slower: dict[str, str], why: dict[str, int], *, synced: bool) -> str:
+    """What is slower, each with the number of the sentence that says why; they are numbered as they come."""
+    parts = []
+    for measure, words in slower.items():
+        if measure == "rate" and not synced:
+            parts.append(words)
+            continue
+        number = why.setdefault(reason(name, measure), len(why) + 1)
+        parts.append(f"{words} ({number})")
+    waits_not = " It does not sync, so it does not wait for the disk." if "rate" in slower and not synced else ""
+    return f"{', '.join(parts)}.{waits_not}"
+
+
+def _syncs(found: dict[str, Any], name: str) -> bool:
+    synced = found.get("syncs", {}).get(name)
+    return synced is None or synced >= 0.01
 
 
 def _rival(name: str, other: str) -> bool:
@@ -162,15 +180,15 @@ def _rival(name: str, other: str) -> bool:
     return same and not their.ours
 
 
-def _slower(own: dict[str, float], other: dict[str, float], *, rates: bool) -> list[str]:
+def _slower(own: dict[str, float], other: dict[str, float], *, rates: bool) -> dict[str, str]:
     """Differences below a twentieth are noise; rates compare only if an agent's run is in both or in neither."""
-    found = []
+    found = {}
     if rates and own["rate"] < 0.95 * other["rate"]:
-        found.append(f"{own['rate']:,.0f} against {other['rate']:,.0f} appends a second")
+        found["rate"] = f"{own['rate']:,.0f} against {other['rate']:,.0f} appends a second"
     if own["load"] > 1.05 * other["load"]:
-        found.append(f"load {_time(own['load'])} against {_time(other['load'])}")
+        found["load"] = f"load {_time(own['load'])} against {_time(other['load'])}"
     if own["size"] > 1.05 * other["size"]:
-        found.append(f"{_bytes(own['size'])} against {_bytes(other['size'])} on disk")
+        found["size"] = f"{_bytes(own['size'])} against {_bytes(other['size'])} on disk"
     return found
 
 

@@ -6,7 +6,7 @@ here, and a compaction of its own is noted as one that was observed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from urllib.parse import quote, unquote
 
@@ -23,9 +23,11 @@ from onefold import aio
 from onefold.aio.threads import in_thread
 from onefold.errors import SessionNotFound
 from onefold.integrations.common import Place, StoreOrAddress
+from onefold.integrations.handles import Handles
 from onefold.integrations.once import append_new
 from onefold.journal import history
 from onefold.model import MESSAGE, Ids, Json, SessionState, random_id
+from onefold.session import Session
 
 FORMAT = "claude-code"
 
@@ -40,13 +42,13 @@ class OnefoldSessionStore(SessionStore):
     def __init__(self, store: StoreOrAddress, *, ids: Ids = random_id) -> None:
         self._place = Place(store)
         self._ids = ids
+        self._handles: Handles[aio.Session] = Handles()
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Once for each uuid, all or none. A session that was deleted stays so: `SessionNotFound`."""
         if not entries:
             return
-        store = await self._place.store()
-        session = await store.session(session_id(key), keeper="agent")
+        session = await self._handle(session_id(key))
         lines = [(_key(entry), dict(entry)) for entry in entries]
         await in_thread(partial(append_new, session._session, lines, FORMAT, ids=self._ids))
         for boundary in _compactions([line for _, line in lines]):
@@ -59,7 +61,7 @@ class OnefoldSessionStore(SessionStore):
             session = await store.session(session_id(key), create=False)
         except SessionNotFound:
             return None
-        return [entry async for entry in _entries(session)]
+        return await in_thread(partial(_entries, session._session))
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         return [
@@ -77,7 +79,7 @@ class OnefoldSessionStore(SessionStore):
                 continue
             key: SessionKey = {"project_key": project_key, "session_id": unquote(state.id.split("/")[1])}
             session = await store.session(state.id, create=False)
-            folded = fold_session_summary(None, key, [entry async for entry in _entries(session)])
+            folded = fold_session_summary(None, key, await in_thread(partial(_entries, session._session)))
             summaries.append({**folded, "mtime": _mtime(state)})
         return summaries
 
@@ -99,6 +101,10 @@ class OnefoldSessionStore(SessionStore):
         """Closes the store, if it was opened here."""
         self._place.close()
 
+    async def _handle(self, id: str) -> aio.Session:
+        store = await self._place.store()
+        return self._handles.get(id) or self._handles.keep(id, await store.session(id, keeper="agent"))
+
     async def _below(self, id: str) -> list[SessionState]:
         store = await self._place.store()
         return [state async for state in store.sessions() if state.id.startswith(f"{id}/")]
@@ -115,10 +121,8 @@ def _key(entry: SessionStoreEntry) -> str | None:
     return f"uuid-{uuid}" if isinstance(uuid, str) and uuid else None
 
 
-async def _entries(session: aio.Session) -> AsyncIterator[SessionStoreEntry]:
-    async for record in session.read():
-        if record.kind == MESSAGE:
-            yield record.body
+def _entries(session: Session) -> list[SessionStoreEntry]:
+    return [record.body for record in session.read() if record.kind == MESSAGE]
 
 
 def _compactions(entries: Iterable[Json]) -> list[dict[str, Json]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
+from weakref import WeakSet
 
 from google.adk.apps.base_events_summarizer import BaseEventsSummarizer
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -32,9 +33,11 @@ from onefold.compaction.summarizers import Material, Summarizer
 from onefold.errors import KeyConflict, Moved, OnefoldError, OutcomeUnknown, SessionNotFound, SummarizerFailed
 from onefold.integrations.common import Place, StoreOrAddress, Told, by_model
 from onefold.integrations.handles import Handles
+from onefold.journal import view
+from onefold.journal.seam import Transaction
 from onefold.messages import convert
 from onefold.messages.codecs import OPENAI_CHAT
-from onefold.model import MESSAGE, Ids, Json, Record, SessionState, Summary, random_id
+from onefold.model import MESSAGE, Appended, Ids, Json, Record, SessionState, Summary, random_id
 from onefold.session import Session as Handle
 
 FORMAT = "google-adk"
@@ -68,6 +71,8 @@ class OnefoldSessionService(BaseSessionService):
         self._policy = policy
         self._ids = ids
         self._handles: Handles[aio.Session] = Handles()
+        self._passed_over: WeakSet[Handle] = WeakSet()
+        """Whose last context the compactor has not seen: what the provider says of that goes with none it knows."""
         self._made: aio.Compactor | None = None
 
     def close(self) -> None:
@@ -91,7 +96,7 @@ class OnefoldSessionService(BaseSessionService):
         except SessionNotFound as gone:
             raise AlreadyExistsError(f"Session with id {id} existed and its id stays taken: {gone}.") from gone
         await self._share(app_name, user_id, first, given)
-        return await self._read(app_name, user_id, id, handle, await handle.context())
+        return await self._read(app_name, user_id, id, handle, events=True)
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
@@ -100,7 +105,7 @@ class OnefoldSessionService(BaseSessionService):
         handle = await self._found(app_name, user_id, session_id.strip())
         if handle is None:
             return None
-        session = await self._read(app_name, user_id, session_id.strip(), handle, await handle.context())
+        session = await self._read(app_name, user_id, session_id.strip(), handle, events=True)
         session.events = _asked_for(session.events, config)
         return session
 
@@ -138,11 +143,11 @@ class OnefoldSessionService(BaseSessionService):
         handle = await self._handle(session.app_name, session.user_id, session.id)
         body = _body(event)
         await self._share(session.app_name, session.user_id, event.id, _jsonable(event.actions.state_delta))
-        number = await _append(handle, body, f"event-{event.id}")
-        if all(known.id != event.id for known in session.events):
+        written = await _append(handle, body, f"event-{event.id}")
+        if not written.duplicate or all(known.id != event.id for known in session.events):
             await super().append_event(session, event)
         session.last_update_time = event.timestamp
-        alone = _Seen.step(session, number)
+        alone = _Seen.step(session, written.numbers[0])
         if event.actions.rewind_before_invocation_id:
             await in_thread(partial(_rewind, handle._session, event.actions.rewind_before_invocation_id))
             session.events[:] = await _events(handle, await handle.context())
@@ -156,9 +161,12 @@ class OnefoldSessionService(BaseSessionService):
         state = await handle.state
         roomy = state.open is None and 2 * state.tokens < compactor.policy.of().soft_tokens
         if alone and roomy and _Seen.of(session) == _Seen(state.last, state.head):
+            self._passed_over.add(handle._session)
             return  # far from any limit, and nothing is new to it: the context need not be read
         asked = compactor.before_turn if event.author == "user" else compactor.mid_turn
-        context = await asked(handle, usage=_usage(session.events))
+        usage = None if handle._session in self._passed_over else _usage(session.events)
+        self._passed_over.discard(handle._session)
+        context = await asked(handle, usage=usage)
         now = _Seen(context.last, context.segment)
         if not alone or _Seen.of(session) != now:
             session.events[:] = await _events(handle, context)
@@ -185,18 +193,19 @@ class OnefoldSessionService(BaseSessionService):
 
     # ------------------------------------------------------------------ small parts
 
-    async def _read(self, app: str, user: str, id: str, handle: aio.Session, context: Context | None = None) -> Session:
-        """A session as it is now; without a context, without its events."""
-        said = await in_thread(partial(_visible, handle._session, context))
+    async def _read(self, app: str, user: str, id: str, handle: aio.Session, *, events: bool = False) -> Session:
+        """A session as it is now, with its events or without."""
+        shown = await in_thread(partial(_shown, handle._session)) if events else None
+        said = await in_thread(partial(_visible, handle._session, shown.seen if shown else None))
         state = _state(said)
         state |= {State.APP_PREFIX + k: v for k, v in (await self._shared(app)).items()}
         state |= {State.USER_PREFIX + k: v for k, v in (await self._shared(app, user)).items()}
-        events = [] if context is None else await in_thread(partial(_told, said, context))
+        told = await in_thread(partial(_told, said, shown.context)) if shown else []
         newest = said[-1].body.get("timestamp", said[-1].at) if said and said[-1].format == FORMAT else None
         updated = newest if newest is not None else said[-1].at if said else 0.0
-        session = Session(app_name=app, user_id=user, id=id, state=state, events=events, last_update_time=updated)
-        if context is not None:
-            _Seen(context.last, context.segment).remember(session)
+        session = Session(app_name=app, user_id=user, id=id, state=state, events=told, last_update_time=updated)
+        if shown is not None:
+            shown.seen.remember(session)
         return session
 
     async def _sessions(self, app: str) -> AsyncIterator[SessionState]:
@@ -258,12 +267,12 @@ class _Seen:
 # ---------------------------------------------------------------------- writing
 
 
-async def _append(handle: aio.Session, body: Json, key: str, format: str = FORMAT) -> int:
+async def _append(handle: aio.Session, body: Json, key: str, format: str = FORMAT) -> Appended:
     """Once for a key, also if the store cannot tell at first whether it was written."""
     try:
-        return (await handle.append(body, key=key, format=format)).numbers[0]
+        return await handle.append(body, key=key, format=format)
     except OutcomeUnknown:
-        return (await handle.append(body, key=key, format=format)).numbers[0]
+        return await handle.append(body, key=key, format=format)
 
 
 def _create(handle: Handle, body: Json) -> None:
@@ -302,17 +311,39 @@ def _rewind(handle: Handle, invocation: str) -> None:
 # ---------------------------------------------------------------------- reading
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    seen: _Seen
+    context: Context | None
+    """None where every event stands for itself: nothing was compacted, and nothing is noted."""
+
+
+def _shown(handle: Handle) -> _Shown:
+    def look(tx: Transaction) -> _Seen | None:
+        state = view.known(tx, handle.id)
+        head = view.segment(tx, handle.id, state.head)
+        if head is None or head.cut > 1 or head.summary is not None:
+            return None
+        noted = view.standing(tx, handle.id, state.last + 1, head.hidden).notes
+        return None if noted else _Seen(state.last, state.head)
+
+    if (seen := handle._journal.backend.read(look)) is not None:
+        return _Shown(seen, None)
+    context = handle.context()
+    return _Shown(_Seen(context.last, context.segment), context)
+
+
 async def _events(handle: aio.Session, context: Context) -> list[Event]:
-    said = await in_thread(partial(_visible, handle._session, context))
+    said = await in_thread(partial(_visible, handle._session, _Seen(context.last, context.segment)))
     return await in_thread(partial(_told, said, context))
 
 
-def _visible(handle: Handle, context: Context | None = None) -> list[Record]:
+def _visible(handle: Handle, seen: _Seen | None = None) -> list[Record]:
     """What a session began with, and every message that was not taken back, whatever was compacted."""
     segments = handle.segments()
-    view = next((s for s in segments if context is not None and s.number == context.segment), segments[-1])
-    hidden = view.hidden
-    stop = None if context is None else context.last + 1
+    head = next((s for s in segments if seen is not None and s.number == seen.segment), segments[-1])
+    hidden = head.hidden
+    stop = None if seen is None else seen.last + 1
     return [
         r
         for r in handle.read(1, stop)
@@ -320,12 +351,14 @@ def _visible(handle: Handle, context: Context | None = None) -> list[Record]:
     ]
 
 
-def _told(said: Sequence[Record], context: Context) -> list[Event]:
+def _told(said: Sequence[Record], context: Context | None) -> list[Event]:
     """All events, in order; among them what stands for those that the context leaves out, where it was decided.
 
     A call that was given up stays as it is: ADK leaves calls out that have no response, but for those it waits for.
     """
     told = [(record.number, event) for record in said if record.kind == MESSAGE for event in _of(record)]
+    if context is None:
+        return [event for _, event in told]
     before = [event for number, event in told if number < context.segment]
     return [*before, *_summary(told, context), *(event for number, event in told if number > context.segment)]
 

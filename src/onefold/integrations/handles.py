@@ -1,4 +1,5 @@
-"""Handles of sessions that were made, one for each: a compactor remembers by its handle what a session was given."""
+"""Handles of sessions that were made, one for each: a compactor remembers by its handle what a session was given, and a
+new one looks the session over."""
 
 from __future__ import annotations
 

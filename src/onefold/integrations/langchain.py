@@ -6,11 +6,12 @@ becomes the session's context: what any process said before, with a summary in p
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import orjson
 from anyio import to_thread
 from langchain.agents.middleware.types import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.chat_models import BaseChatModel, init_chat_model
@@ -36,6 +37,7 @@ from onefold.errors import InvalidMessage, OnefoldError
 from onefold.integrations.common import Place, StoreOrAddress, Told, by_model, overflowed
 from onefold.integrations.handles import Handles
 from onefold.integrations.once import append_new
+from onefold.integrations.written import Written
 from onefold.messages import encode
 from onefold.model import Json
 
@@ -69,6 +71,7 @@ class OnefoldMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._summarizer = summarizer
         self._session = session
         self._policy = policy
+        self._written = Written()
         self._sync: _Sync | None = None
         self._async: _Async | None = None
 
@@ -82,9 +85,9 @@ class OnefoldMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Writes what is new, and puts what the model is to be sent in place of the state's messages."""
         blocking, messages = self._blocking(), state["messages"]
         session = blocking.session(self._id())
-        record(session, messages)
+        record(session, messages, self._written)
         asked = blocking.compactor.before_turn if _begins(messages) else blocking.compactor.mid_turn
-        return _update(messages, asked(session, usage=_usage(messages)))
+        return self._update(session.id, messages, asked(session, usage=_usage(messages)))
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -102,20 +105,20 @@ class OnefoldMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Writes the answer before anybody acts on it."""
-        record(self._blocking().session(self._id()), state["messages"])
+        record(self._blocking().session(self._id()), state["messages"], self._written)
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Writes what came last without going to the model: the result of a tool that ends the run."""
-        record(self._blocking().session(self._id()), state["messages"])
+        record(self._blocking().session(self._id()), state["messages"], self._written)
 
     # ------------------------------------------------------------------ for `ainvoke` and `astream`
 
     async def abefore_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         awaiting, messages = await self._awaiting(), state["messages"]
         session = await awaiting.session(self._id())
-        await in_thread(partial(record, session._session, messages))
+        await in_thread(partial(record, session._session, messages, self._written))
         asked = awaiting.compactor.before_turn if _begins(messages) else awaiting.compactor.mid_turn
-        return _update(messages, await asked(session, usage=_usage(messages)))
+        return self._update(session.id, messages, await asked(session, usage=_usage(messages)))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -132,12 +135,20 @@ class OnefoldMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     async def aafter_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         session = await (await self._awaiting()).session(self._id())
-        await in_thread(partial(record, session._session, state["messages"]))
+        await in_thread(partial(record, session._session, state["messages"], self._written))
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         await self.aafter_model(state, runtime)
 
     # ------------------------------------------------------------------ small parts
+
+    def _update(self, session: str, messages: Sequence[AnyMessage], context: Context) -> dict[str, Any] | None:
+        wanted = _messages(context, messages)
+        if wanted == list(messages):
+            return None
+        known = self._written.of(session)  # of the state's; the others come from the journal
+        self._written.keep(session, _prints(wanted, known))
+        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *wanted]}
 
     def _id(self) -> str:
         if self._session is not None:
@@ -199,10 +210,28 @@ class _Async:
 # ---------------------------------------------------------------------- from the state to the journal
 
 
-def record(session: Session, messages: Sequence[BaseMessage]) -> None:
+def record(session: Session, messages: Sequence[BaseMessage], written: Written) -> None:
     """Writes messages that are not in the journal yet, by their ids. One that was changed since is written again."""
-    new = [(f"message-{m.id}" if m.id else None, _body(m)) for m in messages if _is_said(m)]
-    append_new(session, new, FORMAT, changes=True)
+    before, now = written.of(session.id), _prints(messages)
+    new = [m for m in messages if (mark := now.get(m.id or "")) is None or before.get(m.id or "") != mark]
+    said = [(f"message-{m.id}" if m.id else None, _body(m)) for m in new if _is_said(m)]
+    append_new(session, said, FORMAT, changes=True)
+    written.keep(session.id, now)
+
+
+def _prints(messages: Sequence[BaseMessage], known: Mapping[str, int] | None = None) -> dict[str, int]:
+    """A print of each message that has an id and holds nothing but data; those that are known stay as they are."""
+    found = {m.id: known[m.id] if known and m.id in known else _print(m) for m in messages if m.id and _is_said(m)}
+    return {id: mark for id, mark in found.items() if mark is not None}
+
+
+def _print(message: BaseMessage) -> int | None:
+    """Another one after every change, also after one in place. All messages are looked at like this at each hook: it
+    costs a fiftieth of looking for one in the journal."""
+    try:
+        return hash(orjson.dumps((type(message).__qualname__, message.__dict__, message.__pydantic_extra__)))
+    except orjson.JSONEncodeError:
+        return None
 
 
 def _is_said(message: BaseMessage) -> bool:
@@ -221,23 +250,21 @@ def _body(message: BaseMessage) -> Json:
 # ---------------------------------------------------------------------- from the journal to the state
 
 
-def _update(messages: Sequence[AnyMessage], context: Context) -> dict[str, Any] | None:
-    wanted = _messages(context, messages)
-    if wanted == list(messages):
-        return None
-    return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *wanted]}
-
-
 def _messages(context: Context, state: Sequence[AnyMessage]) -> list[AnyMessage]:
     """A context as LangChain's messages. Those that the state has stay the objects they are; of one that was changed,
     the newest counts, in the place of the first. Every call has a result: no provider takes one without."""
     known = {m.id: m for m in state if m.id}
     told: dict[str, AnyMessage] = {}
     for at, body in enumerate(context.to(FORMAT)):
-        message: Any = messages_from_dict([body])[0]
-        message.id = message.id or f"{OURS}{context.segment}:{at}"
-        told[message.id] = known.get(message.id, message)
+        id = str(body["data"].get("id") or f"{OURS}{context.segment}:{at}")
+        told[id] = known[id] if id in known else _message(body, id)
     return _answered(list(told.values()))
+
+
+def _message(body: Json, id: str) -> AnyMessage:
+    message: Any = messages_from_dict([body])[0]
+    message.id = id
+    return message
 
 
 def _answered(messages: Sequence[AnyMessage]) -> list[AnyMessage]:

@@ -125,7 +125,7 @@ class OnefoldSession:
         given = data.model_data
         kept = await self._kept()
         items = _items(await kept.compactor.mid_turn(kept.session))
-        if not given.input or given.input[-1] not in items:
+        if not given.input or given.input[-1] not in reversed(items):
             return given
         return ModelInputData(input=items, instructions=given.instructions)
 

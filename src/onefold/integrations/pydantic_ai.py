@@ -11,8 +11,10 @@ context of the journal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope
 from pydantic_ai import RunContext
@@ -38,7 +40,11 @@ from onefold.compaction.counting import Counter
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Summarizer
 from onefold.integrations.common import Place, StoreOrAddress, Told, append, by_model, overflowed
-from onefold.model import CompactResult
+from onefold.messages import convert
+from onefold.model import CompactResult, Json
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _FORMAT = "pydantic-ai"
 
@@ -108,6 +114,8 @@ class _Run(AbstractCapability[Any]):
     """What the framework has recorded, as seen last."""
     _written: int = field(default=0, init=False)
     """How many messages of this run are in the journal."""
+    _read: dict[int, ModelMessage] = field(default_factory=dict, init=False)
+    """What was read from the journal in this run, by number: as the framework's own history, it is read once a run."""
     _smaller: Context | None = field(default=None, init=False)
     """What to send after the provider refused a context for its size."""
 
@@ -136,7 +144,7 @@ class _Run(AbstractCapability[Any]):
             model = request_context.model.model_name
             fitting = self._compactor.mid_turn if began else self._compactor.before_turn
             context = await fitting(self._session, model=model, usage=self._usage(ctx))
-        request_context.messages = _headed(_read(context), _system(ctx.messages))
+        request_context.messages = _headed(_messages(context, self._read), _system(ctx.messages))
         return request_context
 
     async def on_model_request_error(
@@ -165,8 +173,7 @@ class _Run(AbstractCapability[Any]):
             if not state.messages:
                 new = [*(m for m in self._messages if m.run_id != ctx.run_id), *new]
         if said := [m for m in new if m.parts]:
-            dumped = ModelMessagesTypeAdapter.dump_python(said, mode="json")
-            await append(self._turn, dumped, _FORMAT)
+            await append(self._turn, [_body(m) for m in said], _FORMAT)
         self._written = len(mine)
 
     def _usage(self, ctx: RunContext[Any]) -> int | None:
@@ -191,8 +198,41 @@ def summarize_with(model: Model | str, *, window: int = 100_000, name: str | Non
     return by_model(name or (model if isinstance(model, str) else model.model_name), ask, window=window)
 
 
-def _read(context: Context) -> list[ModelMessage]:
-    return ModelMessagesTypeAdapter.validate_python(context.to(_FORMAT))
+def _body(message: ModelMessage) -> Json:
+    """A message as it is kept: as the framework's type adapter writes it, without what that reads as the same if it is
+    not there. Of an answer that is half, since each has some thirty fields of which a provider fills a few."""
+    (body,) = ModelMessagesTypeAdapter.dump_python([message], mode="json")
+    body["parts"] = [_filled(part, dumped) for part, dumped in zip(message.parts, body["parts"], strict=True)]
+    if isinstance(message, ModelResponse):
+        body["usage"] = _filled(message.usage, body["usage"])
+    return _filled(message, body)
+
+
+def _filled(of: DataclassInstance, dumped: dict[str, Json]) -> dict[str, Json]:
+    empty = _empty(type(of))
+    return {name: value for name, value in dumped.items() if name not in empty or value != empty[name]}
+
+
+@cache
+def _empty(of: type[DataclassInstance]) -> dict[str, Json]:
+    """The fields that are None, zero or False unless something else is said."""
+    return {f.name: f.default for f in fields(of) if f.init and (f.default is None or f.default == 0)}
+
+
+def _messages(context: Context, read: dict[int, ModelMessage]) -> list[ModelMessage]:
+    """A context as the framework's messages. What was `read` already stays the objects that it is."""
+    rows = list(zip(context.numbers, context.formats, context.messages, strict=True))
+    new = [(number, body) for number, format, body in rows if number and format == _FORMAT and number not in read]
+    made = ModelMessagesTypeAdapter.validate_python([body for _, body in new])
+    read.update(zip((number for number, _ in new), made, strict=True))
+    told: list[ModelMessage] = []
+    for known, some in groupby(rows, key=lambda row: row[0] in read):
+        if known:
+            told += [read[number] for number, _, _ in some]
+        else:
+            bodies = convert([(format, body) for _, format, body in some], _FORMAT)
+            told += ModelMessagesTypeAdapter.validate_python(bodies)
+    return told
 
 
 def _system(messages: Sequence[ModelMessage]) -> list[ModelRequestPart]:
