@@ -23,13 +23,22 @@ import onefold
 from onefold import Store
 from onefold.errors import OnefoldError, OutcomeUnknown
 from onefold.journal.files import Disk, FilesBackend, layout
+from onefold.journal.files.lag import QUIET
 from onefold.journal.seam import Transaction
 from onefold.messages import draft
 from proof.folders import FAULTS, LOSSES, Fault, Killed, Left, Machine, NotedDisk, Tree, moments
 from proof.operations import OPERATIONS, SECRET, Act, counted_ids, fill, fixed_clock, rows
 from proof.told import Told
 
-NAMES = tuple(name for name in OPERATIONS if name != "heal")  # which damages a SQLite store
+
+def _append(store: Store) -> Act:
+    session = store.session("a")
+    return lambda: session.append({"role": "user", "content": "one line, and its row may wait"})
+
+
+ACTS = {name: prepare for name, prepare in OPERATIONS.items() if name != "heal"} | {"append while rows wait": _append}
+"""All but the one that damages a SQLite store, and one that asks nothing before it writes."""
+NAMES = tuple(ACTS)
 STORE = "sessions"
 OTHER = "z"
 """A session that no operation is about."""
@@ -133,6 +142,7 @@ def _holds(path: Path, secret: str) -> list[str]:
 class Stage:
     """A store in which an operation is ready to be done, on a machine that notes everything."""
 
+    name: str
     machine: Machine
     disk: NotedDisk
     store: Store
@@ -141,7 +151,8 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(name: str) -> Iterator[Stage]:
+def staged(name: str, *, lag: bool = True) -> Iterator[Stage]:
+    """With rows that wait for the index, if nothing is to be done before."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / STORE
         machine = Machine(Path(folder))
@@ -151,11 +162,25 @@ def staged(name: str) -> Iterator[Stage]:
         disk = NotedDisk(machine)
         store = open_files(path, disk)
         try:
-            act = OPERATIONS[name](store)
+            act = ACTS[name](store)
+            stage = Stage(name, machine, disk, store, act, path)
+            if lag:
+                lag_behind(stage)
             machine.watched = path / layout.OWN / layout.INDEX
-            yield Stage(machine, disk, store, act, path)
+            yield stage
         finally:
             store.close()
+
+
+def lag_behind(stage: Stage) -> None:
+    """Something more is said and acknowledged, and the index knows nothing of the last of it."""
+    journal = stage.store.journal
+    assert isinstance(journal.backend, FilesBackend)
+    for n in range(3):
+        for session in (OTHER,) if stage.name == "redo" else ("a", OTHER):  # nothing may come before a redo
+            journal.backend._lag.quiet = QUIET
+            aside = draft({"role": "user", "content": f"by the way {n}"}, counted_ids(f"aside-{session}{n}"))
+            journal.append(session, [aside])
 
 
 def power(name: str, seed: int, *, sparing: bool = False) -> Told:
@@ -407,7 +432,7 @@ def _broken(promised: list[Promise], state: State, path: Path) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Killing:
-    """How a process ends, and the session that another one writes to after it."""
+    """How a process ends, and the session that another one writes to after it; "" if that only reads."""
 
     fault: Fault
     session: str
@@ -416,7 +441,7 @@ class Killing:
 def bystander(name: str, seed: int, *, sparing: bool = False) -> Told:
     """A process killed at every call. One that had the store open all along goes on, and then power is lost."""
     told, chance = Told(), random.Random(f"{name} {seed}")
-    for torn, session in ((False, "a"), (True, "a"), (False, OTHER)):
+    for torn, session in ((False, "a"), (True, "a"), (False, OTHER), (False, "")):
         ends = _went_on(name, session, done=False), _went_on(name, session, done=True)
         for at in range(1, 1000):
             if sparing and chance.random() < 0.5:
@@ -427,18 +452,22 @@ def bystander(name: str, seed: int, *, sparing: bool = False) -> Told:
 
 
 def _went_on(name: str, session: str, *, done: bool) -> State:
-    """What is there if the operation is not done at all, or whole, and somebody else goes on."""
-    with staged(name) as stage, open_files(stage.path, NotedDisk(stage.machine), "by") as by:
+    """What is there if the operation is not done at all, or whole, and somebody else goes on; by one that is opened
+    after it, and so looks at all."""
+    with staged(name) as stage:
         if done:
             stage.act()
-        go_on(by, session)
-        return state_of(by, stage.path)
+        with open_files(stage.path, NotedDisk(stage.machine), "by") as by:
+            if session:
+                go_on(by, session)
+            return state_of(by, stage.path)
 
 
 def _killed(name: str, end: Killing, ends: tuple[State, State], chance: random.Random, told: Told) -> bool:
     """False if the operation came to its end before that call."""
-    with staged(name) as stage, open_files(stage.path, NotedDisk(stage.machine), "by") as by:
+    with staged(name, lag=False) as stage, open_files(stage.path, NotedDisk(stage.machine), "by") as by:
         state_of(by, stage.path)
+        lag_behind(stage)
         stage.disk.arm(end.fault)
         try:
             stage.act()
@@ -448,11 +477,12 @@ def _killed(name: str, end: Killing, ends: tuple[State, State], chance: random.R
             stage.disk.arm(None)
             return False
         where = (
-            f"{name}: killed {'in' if end.fault.torn else 'at'} call {end.fault.at}, another wrote to {end.session!r}"
+            f"{name}: killed {'in' if end.fault.torn else 'at'} call {end.fault.at}, another "
+            f"{f'wrote to {end.session!r}' if end.session else 'read'}"
         )
         told.faults += 1
         try:
-            went_on = go_on(by, end.session)
+            went_on = bool(end.session) and go_on(by, end.session)
             state = state_of(by, stage.path)
             stage.machine.acknowledge(went_on)
             told.acknowledged += went_on
@@ -464,6 +494,8 @@ def _killed(name: str, end: Killing, ends: tuple[State, State], chance: random.R
             told.between += 1
             told.words.append(f"{where}: neither the old state nor the new one")
             return True
+    if not end.session:
+        return True  # who only reads does not finish what was begun, and may have seen the state before it
     machine = stage.machine
     *_, (_, event, tree, _) = moments(machine.events)
     for loss in ("everything unsynced", "nothing", chance.choice([*LOSSES])):

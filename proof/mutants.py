@@ -28,6 +28,7 @@ METHODS: dict[str, list[str]] = {
     "files, power lost": [*_FILES, "power", "--only", "create", "--only", "append one", "--only", "erase an"],
     "files, erased": ["-m", "proof.files", "--first", "--method", "power", "--only", "erase an"],
     "files, deleted": [*_FILES, "power", "--only", "delete"],
+    "files, behind": ["-m", "proof.files", "--first", "--method", "bystander", "--only", "rows wait"],
     "files, killed": ["-m", "proof.files", "--first", "--method", "bystander", "--only", "append one"],
     "model": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_life_model.py"],
     "engine": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_conformance_engine.py"],
@@ -65,13 +66,16 @@ CARRIED = Edit("compaction/run.py", "previous=work.previous,", "previous=None,",
 WRITER = Edit(CONTRACT, "if turn is not None and state.turn != turn.number:", after="def append(")
 SYNC = Edit("journal/sqlite/backend.py", "pragma synchronous = full", "pragma synchronous = off")
 
-FILES = "journal/files/backend.py"
-APPENDED = Edit(FILES, "disk.fdatasync(file.fd)", "pass", after="def _commit_plain(")
-ONE_LINE = Edit(FILES, "self._disk.fdatasync(file.fd)", "pass", after="def _commit_line(")
-LINKED = Edit(FILES, "self._disk.write_new(beside, text)", "self._disk.write_new(beside, text, sync=False)")
-NAMED = Edit(FILES, "self._disk.fsync_folder(folder.path)", "pass", after="def _open_segment(")
-MADE = Edit(FILES, "self._disk.fsync_folder(self._root)", "pass", after="def _open_segment(")
-DELETED = Edit(FILES, "self._disk.fsync(fd)", "pass", after="def _delete(")
+LINES = "journal/files/writing.py"
+SEGMENTS = "journal/files/segments.py"
+APPENDED = Edit(LINES, "disk.fdatasync(file.fd)", "pass", after="def _commit_plain(")
+ONE_LINE = Edit(LINES, "disk.fdatasync(file.fd)", "pass", after="def _add_line(")
+BEHIND = Edit(LINES, "lag.byte[0] = 1", "pass", after="if lag.quiet >= QUIET:")
+NAMES_ALL = Edit(LINES, "self._lock.note([*noted, session])", "self._lock.note([session])")
+LINKED = Edit(SEGMENTS, "self._disk.write_new(beside, text)", "self._disk.write_new(beside, text, sync=False)")
+NAMED = Edit(SEGMENTS, "self._disk.fsync_folder(folder.path)", "pass", after="def _open_segment(")
+MADE = Edit(SEGMENTS, "self._disk.fsync_folder(self._root)", "pass", after="def _open_segment(")
+DELETED = Edit(SEGMENTS, "self._disk.fsync(fd)", "pass", after="def _delete(")
 INTENDED = Edit("journal/files/erasing.py", "folder.disk.fsync_folder(folder.path)", "pass", after="def intend(")
 NOTED = Edit("journal/files/lock.py", "os.pwrite(self._fd, note, 0)", "pass", after="def note(")
 CAUGHT_UP = Edit("journal/files/catching.py", "folder.sync(", "str(")
@@ -113,6 +117,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("files: an erasure is intended for good", (INTENDED,), "files, erased"),
     Mutant("files: a note of what is written", (NOTED,), "files, killed"),
     Mutant("files: what is caught up is synced", (CAUGHT_UP,), "files, killed"),
+    Mutant("files: others know the index is behind", (BEHIND,), "files, behind"),
+    Mutant("files: the note names all whose rows wait", (NAMES_ALL,), "files, behind"),
 )
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from onefold.journal.files import FilesBackend
 from proof import cuts, files
 from proof.folders import Event, Machine, NotedDisk, Tree, moments
 from proof.mutants import MUTANTS, Mutant, attempt
 
 EACH_WAY = (
-    "create", "append one", "append many with key", "commit with follow-up", "alias", "take in a turn", "fork",
-    "erase an input that waits", "delete",
+    "create", "append one", "append while rows wait", "append many with key", "commit with follow-up", "alias",
+    "take in a turn", "fork", "erase an input that waits", "delete",
 )  # fmt: skip
 """One of each way to write; the soak has all operations."""
 GUARDS = [m for m in MUTANTS if m.name.startswith("files") and m.caught_by != "files, erased"]  # which takes longest
@@ -45,7 +46,7 @@ def test_power_lost_in_a_longer_life_takes_nothing_that_was_acknowledged() -> No
     assert told.acknowledged > 500
 
 
-@pytest.mark.parametrize("name", ["create", "append many with key", "delete"])
+@pytest.mark.parametrize("name", ["create", "append while rows wait", "append many with key", "delete"])
 def test_after_a_kill_at_any_call_another_goes_on_and_a_power_cut_takes_nothing_of_that(name: str) -> None:
     told = files.bystander(name, seed=1, sparing=True)
 
@@ -53,12 +54,23 @@ def test_after_a_kill_at_any_call_another_goes_on_and_a_power_cut_takes_nothing_
     assert told.faults >= 8
 
 
-@pytest.mark.parametrize("name", ["create", "append many with key", "erase an input that waits", "delete"])
+@pytest.mark.parametrize(
+    "name", ["create", "append while rows wait", "append many with key", "erase an input that waits", "delete"]
+)
 def test_a_full_disk_and_a_sync_that_fails_are_told_as_they_are_and_it_goes_on_after_them(name: str) -> None:
     told = files.failing(name, seed=1, sparing=True)
 
     assert told.well, told.words
     assert told.faults >= 2
+
+
+@pytest.mark.parametrize("name", ["append while rows wait", "redo", "delete"])
+def test_rows_wait_for_the_index_when_an_operation_begins(name: str) -> None:
+    with files.staged(name) as stage:
+        backend = stage.store.journal.backend
+
+        assert isinstance(backend, FilesBackend)
+        assert len(backend._lag.rows) >= 2
 
 
 def test_names_and_content_are_lost_apart_by_the_disk_that_is_used_for_it() -> None:

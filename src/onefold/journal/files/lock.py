@@ -1,12 +1,14 @@
 """One process at a time writes to a store of files, and whoever comes next knows what the one before was about.
 
-The lock itself is filelock's, on a descriptor that stays open: its path locks poll and open the file anew for every
-turn. They are asked for here without waiting; the order of those who wait is kept by the same gate as SQLite stores
-have. The lock file carries a note of the sessions that its last holder wrote to.
+The lock is filelock's, on a descriptor that stays open: its path locks poll and open the file anew for every turn. It
+is asked for without waiting; who does not get it stands in line. The lock file carries a note of the sessions that its
+last holder wrote to.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
 import threading
@@ -18,7 +20,6 @@ from filelock import lock_descriptor, unlock_descriptor
 
 from onefold.errors import StoreDamaged, StoreError, StoreUnavailable
 from onefold.journal.files.disk import FILE_MODE
-from onefold.journal.sqlite.gate import Gate
 
 PATIENCE = 30.0
 _AGAIN = 0.01
@@ -27,19 +28,19 @@ _NOTE = 4096
 
 
 class StoreLock:
-    def __init__(self, path: Path, turns: Path, token: str) -> None:
+    def __init__(self, path: Path, token: str) -> None:
         self._path = path
-        self._gate = Gate(str(turns))
-        self._in_turn = False
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        self._queue = Queue(path)
         self._token = token
-        self._own = b""
-        """The note of this process, while all of what it names is surely in the index."""
-        self._noted: list[str] = []
+        self.own = b""
+        """The note of this process, while nobody else had the lock since and all that it names is in the index, or
+        waits to be: then it is ours."""
+        self.noted: list[str] = []
 
     def check(self) -> None:
         """Refuses a lock that does not keep others out, as on a file system that only pretends to have them."""
-        if not self._try():
+        if not self.try_enter():
             return  # somebody holds it, so it keeps out
         other = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -52,39 +53,57 @@ class StoreLock:
             os.close(other)
             unlock_descriptor(self._fd)
 
-    def enter(self) -> None:
-        """Waits for this process's turn."""
-        self._in_turn = self._gate.enter()
+    def enter(self) -> bool:
+        """Waits for this process's turn. True if nobody else had one since its last, so that what it knows holds."""
         try:
-            if not self._try():
+            if not lock_descriptor(self._fd, blocking=False):
                 self._wait()
-        except BaseException:
-            self._leave_gate()
+            own = self.own
+            if own and os.pread(self._fd, len(own), 0) == own:
+                return True
+            self.own = b""
+            return False
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                self.leave()
+            if isinstance(error, OSError):
+                raise self._unlockable(error) from error
             raise
 
-    def leave(self) -> None:
+    def try_enter(self) -> bool:
         try:
+            return lock_descriptor(self._fd, blocking=False)
+        except OSError as error:
+            raise self._unlockable(error) from error
+
+    def _unlockable(self, error: OSError) -> StoreError:
+        if error.errno == errno.EIO:
+            return StoreUnavailable(
+                f"{self._path}: the disk failed ({error}); nothing was written. Check the disk, then try again"
+            )
+        return StoreError(f"{self._path} cannot be locked ({error}); keep the store on a local disk that has locks")
+
+    def leave(self) -> None:
+        if self._queue.granted:
+            self._queue.leave()
+        else:
             unlock_descriptor(self._fd)
-        finally:
-            self._leave_gate()
 
     def close(self) -> None:
         """Closes, and never unlocks: in a forked child the lock is still the parent's."""
-        self._gate.close()
+        self._queue.close()
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
     # ------------------------------------------------------------------ the note
 
+    def is_ours(self) -> bool:
+        """Whether nobody else had the lock since this process did."""
+        return bool(self.own) and os.pread(self._fd, len(self.own), 0) == self.own
+
     def left(self) -> list[str] | None:
-        """The sessions that the last holder wrote to, if that was not this process or it did not come to an end; []
-        if nobody else had the lock since. None: nobody can say, so look at all."""
-        if self._own:
-            note = os.pread(self._fd, len(self._own), 0)
-            if note == self._own:
-                return []
-            self._own = b""
+        """The sessions that the last holder wrote to. None: nobody can say, so look at all."""
         note = os.pread(self._fd, _NOTE, 0)
         if not note:
             return []
@@ -99,50 +118,95 @@ class StoreLock:
             return None
         return sessions
 
-    @property
-    def is_ours(self) -> bool:
-        """Whether nobody else had the lock since this process wrote its note, and what that names is in the index."""
-        return bool(self._own)
-
     def note(self, sessions: list[str]) -> None:
         """Says what is about to be written to. Not synced: after a power loss whoever opens the store looks at all."""
-        if self._own and sessions == self._noted:
+        if self.own and sessions == self.noted:
             return
-        self._own = b""
+        self.own = b""
         note = orjson.dumps({"by": self._token, "sessions": sessions}) + b"\n"
         os.pwrite(self._fd, note, 0)
-        self._own, self._noted = note, sessions
+        self.own, self.noted = note, sessions
 
     def doubt(self) -> None:
         """What the note names may not be in the index: whoever is next looks, this process included."""
-        self._own = b""
-
-    # ------------------------------------------------------------------ waiting
-
-    def _try(self) -> bool:
-        try:
-            return lock_descriptor(self._fd, blocking=False)
-        except OSError as error:
-            raise StoreError(
-                f"{self._path} cannot be locked ({error}); keep the store on a local disk that has locks"
-            ) from error
+        self.own = b""
 
     def _wait(self) -> None:
-        """Only behind a process that went without the gate, or was stopped inside."""
-        ends = time.monotonic() + PATIENCE
-        pause = threading.Event()
-        while not self._try():
-            if time.monotonic() > ends:
-                raise StoreUnavailable(
-                    f"{self._path.parent.parent}: another process has held the write lock for {PATIENCE:.0f} s; "
-                    "nothing was written. Look for one that is stopped"
-                )
-            pause.wait(_AGAIN)
+        if not self._queue.wait(PATIENCE):
+            raise StoreUnavailable(
+                f"{self._path.parent.parent}: another process has held the write lock for {PATIENCE:.0f} s; "
+                "nothing was written. Look for one that is stopped"
+            )
 
-    def _leave_gate(self) -> None:
-        if self._in_turn:
-            self._in_turn = False
-            self._gate.leave()
+
+class Queue:
+    """Standing in line for a lock. A wait for `flock` keeps the order of those who wait and has no limit, so a thread
+    waits, on a descriptor of its own, and who asked it may go. What it then gets too late it gives back."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pid = os.getpid()
+        self._fd = -1
+        self._changed = threading.Condition()
+        self._waiter: threading.Thread | None = None
+        self._wanted = False
+        self._closed = False
+        self._error: OSError | None = None
+        self.granted = False
+        """Whether the lock is held, by the descriptor of this queue."""
+
+    def wait(self, patience: float) -> bool:
+        """True when the lock was granted; False if it was not in that time."""
+        with self._changed:
+            self._wanted, self._error = True, None
+            if self._waiter is None:
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+                self._waiter = threading.Thread(target=self._stand, name="onefold-lock", daemon=True)
+                self._waiter.start()
+            self._changed.notify_all()
+            try:
+                self._changed.wait_for(lambda: self.granted or self._error is not None, patience)
+            finally:
+                self._wanted = False
+            if self._error is not None:
+                raise self._error
+            return self.granted
+
+    def leave(self) -> None:
+        with self._changed:
+            self.granted = False
+            unlock_descriptor(self._fd)
+
+    def close(self) -> None:
+        if os.getpid() != self._pid:  # a forked child, which has no such thread
+            if self._fd >= 0:
+                os.close(self._fd)
+            return
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _stand(self) -> None:
+        """Ends when the lock is closed, and with it its descriptor."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: (self._wanted and not self.granted) or self._closed)
+                if self._closed:
+                    os.close(self._fd)
+                    return
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX)
+            except OSError as error:
+                with self._changed:
+                    self._error, self._wanted = error, False
+                    self._changed.notify_all()
+                continue
+            with self._changed:
+                if self._wanted and not self._closed:
+                    self.granted, self._wanted = True, False
+                    self._changed.notify_all()
+                else:
+                    unlock_descriptor(self._fd)
 
 
 class Users:

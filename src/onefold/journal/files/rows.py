@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import apsw
 
 from onefold.errors import StoreDamaged
+from onefold.journal.columns import about
 from onefold.journal.files import layout
 from onefold.journal.files.disk import Disk
 from onefold.journal.files.engine import index_queries
@@ -17,6 +20,8 @@ from onefold.journal.sqlite.rows import EVERYTHING, MOST, Known, SqliteTransacti
 from onefold.model import SEGMENT_OPENED, Record
 
 _QUERIES = index_queries()
+ADD = _QUERIES["add_record"]
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 _RUN = 4 << 20
 """How many bytes of lines that stand side by side are read at once."""
 
@@ -78,20 +83,33 @@ class FilesKnown(Known):
 class Change:
     """What transactions have done to one session, and is not on disk yet."""
 
-    __slots__ = ("added", "ends", "fresh", "line", "opens", "rewritten", "wiped")
+    first: tuple[Record, str] | None = None
+    """What was added first, if that has its line and its place already."""
+    line = b""
+    """The line of it."""
+    opens: int | None = None
+    """The base of the first segment that was opened: what was added goes into a file of that name."""
+    wiped: tuple[str, ...] = ()
 
-    def __init__(self, ends: tuple[int, int] | None) -> None:
+    def __init__(self, session: str, ends: tuple[int, int] | None) -> None:
+        self.session = session
         self.ends = ends
         """The file in force and where it ends; None for a session that has none."""
-        self.added: list[tuple[Record, str]] = []
-        self.fresh: dict[int, Record] = {}
+
+    # Made when they are asked for: most transactions add one record, and are over.
+
+    @cached_property
+    def added(self) -> list[tuple[Record, str]]:
+        return [self.first] if self.first is not None else []
+
+    @cached_property
+    def fresh(self) -> dict[int, Record]:
         """Records as they will be, by number: those that were added, and those that were rewritten."""
-        self.line = b""
-        """The line of what was added, if it is one alone and has its place already."""
-        self.opens: int | None = None
-        """The base of the first segment that was opened: what was added goes into a file of that name."""
-        self.rewritten: dict[int, tuple[Record, str]] = {}
-        self.wiped: tuple[str, ...] = ()
+        return {self.first[0].number: self.first[0]} if self.first is not None else {}
+
+    @cached_property
+    def rewritten(self) -> dict[int, tuple[Record, str]]:
+        return {}
 
     @property
     def plain(self) -> bool:
@@ -101,16 +119,18 @@ class Change:
 
 class Deferred:
     """The connection that writes to the index, which begins a transaction only when something but one more record is
-    asked of it. Most operations are just that, and one statement after the sync is all they cost. Whoever uses it has
-    the store's lock, so nobody else writes to the index meanwhile."""
+    asked of it. Most operations are just that, and their row can wait. Whoever uses it has the store's lock, so nobody
+    else writes to the index meanwhile."""
 
-    __slots__ = ("_add", "_connection", "begun", "done", "waiting")
+    __slots__ = ("_connection", "_flush", "begun", "done", "waiting")
 
-    def __init__(self, connection: apsw.Connection, *, begun: bool) -> None:
+    def __init__(self, connection: apsw.Connection, flush: Callable[[], None], *, begun: bool) -> None:
         self._connection = connection
-        self._add = _QUERIES["add_record"]
+        self._flush = flush
+        """Puts the rows of earlier operations into the index."""
         self.begun = begun
         self.waiting: tuple[Any, ...] | None = None
+        """The row of a record that was added before it began."""
         self.done = False
 
     @property
@@ -119,30 +139,27 @@ class Deferred:
 
     def execute(self, statement: str, bindings: Any = ()) -> Any:
         if not self.begun:
-            if self.waiting is None and statement is self._add:
-                self.waiting = bindings
-                return ()
-            self._begin()
+            self.begin()
         return self._connection.execute(statement, bindings)
+
+    def begin(self) -> None:
+        self._flush()
+        self._connection.execute("begin immediate")
+        self.begun = True
+        if self.waiting is not None:
+            self._connection.execute(ADD, self.waiting)
 
     def commit(self) -> None:
         if self.begun:
             self._connection.execute("commit")
-        elif self.waiting is not None:
-            self._connection.execute(self._add, self.waiting)
         self.done = True
-
-    def _begin(self) -> None:
-        self._connection.execute("begin immediate")
-        self.begun = True
-        if self.waiting is not None:
-            self._connection.execute(self._add, self.waiting)
 
 
 class FilesTransaction(SqliteTransaction):
     """What one operation sees and writes. The `body` of a row is the place of the record's line."""
 
     known: FilesKnown
+    index: Deferred
 
     def __init__(
         self,
@@ -152,30 +169,54 @@ class FilesTransaction(SqliteTransaction):
         disk: Disk,
         root: Path,
         *,
-        earlier: dict[str, Change] | None = None,
+        earlier: Mapping[str, Change] = _NOTHING,
         sure: bool = True,
     ) -> None:
         super().__init__(cast(apsw.Connection, connection), now, known or FilesKnown())
         self._queries = _QUERIES
-        self._index = connection
+        if isinstance(connection, Deferred):
+            self.index = connection
+            """What this one writes to the index with; one that only reads has none."""
         self._disk = disk
         self._root = root
-        self._earlier = earlier or {}
+        self._earlier = earlier
         self._sure = sure
         """Whether nobody else writes meanwhile, so that a line that is not in its place is damage."""
-        self._open: dict[tuple[str, int], int] = {}
+        self.open: dict[tuple[str, int], int] = {}
+        """Files that it has read."""
         self.changes: dict[str, Change] = {}
         """What this one does to each session."""
-
-    @property
-    def index(self) -> Deferred:
-        """What this one writes to the index with."""
-        assert isinstance(self._index, Deferred), "a transaction that only reads"
-        return self._index
 
     # ------------------------------------------------------------------ writing
 
     def add(self, session: str, record: Record, data: str) -> None:
+        """One record, which is all that most operations add to a session that is known: in as few steps as can be,
+        since after a wait for the disk each of them is slow."""
+        known, index = self.known, self.index
+        if (
+            self.changes
+            or self._earlier
+            or session not in known.ends
+            or session not in known.sids
+            or index.begun
+            or record.kind == SEGMENT_OPENED
+        ):
+            self._add(session, record, data)
+            return
+        number, id, kind, at, _, format, header, key, turn, actor = record
+        base, end = ends = known.ends[session]
+        change = self.changes[session] = Change(session, ends)
+        change.first, change.line = (record, data), written(record, data)
+        place = (known.sids[session] << 32) + number
+        where = f"{base} {end} {len(change.line)}"
+        if header is None or header.opens or header.closes:
+            index.waiting = (place, id, kind, at, format, *about(header), key, turn, actor, where)
+        else:
+            index.waiting = (
+                place, id, kind, at, format, header.role, header.tokens, None, None, key, turn, actor, where,
+            )  # fmt: skip
+
+    def _add(self, session: str, record: Record, data: str) -> None:
         change = self.changes.get(session) or self._change(session)
         at = ""
         if record.kind == SEGMENT_OPENED and change.opens is None:
@@ -188,7 +229,7 @@ class FilesTransaction(SqliteTransaction):
         super().add(session, record, at)
 
     def _change(self, session: str) -> Change:
-        change = self.changes[session] = Change(self.ends(session))
+        change = self.changes[session] = Change(session, self.ends(session))
         return change
 
     def ends(self, session: str) -> tuple[int, int] | None:
@@ -287,9 +328,9 @@ class FilesTransaction(SqliteTransaction):
 
     def _text(self, session: str, at: Place, size: int) -> bytes:
         try:
-            fd = self._open.get((session, at.base))
+            fd = self.open.get((session, at.base))
             if fd is None:
-                fd = self._open[session, at.base] = self._disk.open(self._path(session, at.base))
+                fd = self.open[session, at.base] = self._disk.open(self._path(session, at.base))
             return self._disk.read(fd, size, at.offset)
         except FileNotFoundError as error:
             raise self._shifted(session, at, "it is gone") from error
@@ -311,8 +352,8 @@ class FilesTransaction(SqliteTransaction):
 
     def close(self) -> None:
         """Lets go of the files it has read."""
-        while self._open:
-            self._disk.close(self._open.popitem()[1])
+        while self.open:
+            self._disk.close(self.open.popitem()[1])
 
 
 def damaged(error: Shifted, disk: Disk) -> StoreDamaged:
