@@ -54,7 +54,7 @@ def everything(folder: Path, size: Size, say: Say) -> list[Row]:
     rows += followers(folder, size, say)
     rows += live_followers(folder, size.followers, int(50 * 2 * size.seconds), 50.0, say)
     rows += listed_sessions(folder, size.followers * 10, say)
-    rows.append(append_to_files(folder, size.appends, size.rounds, say))
+    rows.append(append_to_files(folder, size.appends // _SHORT, size.rounds * _SHORT, say))
     rows.append(list_of_files(folder, size.followers * 10, say))
     small, large = folder / "small.db", folder / "large.db"
     build(small, _SMALL, lambda _: None)
