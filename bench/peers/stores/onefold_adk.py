@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from google.adk.agents import LlmAgent
@@ -10,10 +9,10 @@ from google.adk.runners import Runner
 from google.genai import types
 
 import onefold
-from bench.peers.conversation import SESSION, Exchange, Left, Summarize
+from bench.peers.conversation import SESSION, Exchange, Summarize
 from bench.peers.stores.google_adk import APP, USER, Scripted, Service
 from bench.peers.stores.onefold_bare import scripted
-from bench.peers.stores.ours import FULL, NEVER, found, opened
+from bench.peers.stores.ours import FULL, NEVER, UnderFramework
 from onefold.integrations.google_adk import OnefoldSessionService
 
 
@@ -35,34 +34,18 @@ class Onefold(Service):
         return FULL
 
 
-class Compaction:
-    async def fill(self, folder: Path, exchanges: Sequence[Exchange]) -> None:
+class Compaction(UnderFramework):
+    session = f"{APP}/{USER}/{SESSION}"
+
+    def new(self) -> Onefold:
         store = Onefold()
-        await store.open(folder)
         store.began = 1_000_000.0
-        for exchange in exchanges:
-            await store.say(exchange)
-        await store.close()
+        return store
 
-    async def say(self, folder: Path, turn: Exchange) -> None:
-        """Its turn says it."""
-
-    async def compact(self, folder: Path, turn: Exchange, summarize: Summarize) -> None:
-        with opened(folder) as store:
-            await _turn(store, turn, summarize)
-
-    async def go_on(self, folder: Path, turn: Exchange, summarize: Summarize) -> None:
-        with opened(folder, afterwards=True) as store:
-            await _turn(store, turn, summarize)
-
-    async def left(self, folder: Path) -> Left:
-        return found(folder, f"{APP}/{USER}/{SESSION}")
-
-
-async def _turn(store: onefold.Store, turn: Exchange, summarize: Summarize) -> None:
-    sessions = OnefoldSessionService(store, summarizer=scripted(summarize))
-    agent = LlmAgent(name="agent", model=Scripted(model="scripted", answer=turn.answer))
-    runner = Runner(app_name=APP, agent=agent, session_service=sessions)
-    asked = types.Content(role="user", parts=[types.Part(text=turn.question)])
-    async for _ in runner.run_async(user_id=USER, session_id=SESSION, new_message=asked):
-        pass
+    async def turn(self, store: onefold.Store, turn: Exchange, summarize: Summarize) -> None:
+        sessions = OnefoldSessionService(store, summarizer=scripted(summarize))
+        agent = LlmAgent(name="agent", model=Scripted(model="scripted", answer=turn.answer))
+        runner = Runner(app_name=APP, agent=agent, session_service=sessions)
+        asked = types.Content(role="user", parts=[types.Part(text=turn.question)])
+        async for _ in runner.run_async(user_id=USER, session_id=SESSION, new_message=asked):
+            pass

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 
 import onefold
-from bench.peers.conversation import SESSION, Exchange, Left, Summarize
+from bench.peers.conversation import SESSION, Exchange, Summarize
 from bench.peers.stores.langgraph import Scripted, tool
 from bench.peers.stores.onefold_bare import scripted
-from bench.peers.stores.ours import FULL, NEVER, found, opened
+from bench.peers.stores.ours import FULL, NEVER, UnderFramework, opened
 from onefold.integrations.langchain import OnefoldMiddleware
 
 
@@ -38,31 +37,12 @@ class Middleware:
         return FULL
 
 
-class Compaction:
-    async def fill(self, folder: Path, exchanges: Sequence[Exchange]) -> None:
-        own = Middleware()
-        await own.open(folder)
-        for exchange in exchanges:
-            await own.say(exchange)
-        await own.close()
+class Compaction(UnderFramework):
+    def new(self) -> Middleware:
+        return Middleware()
 
-    async def say(self, folder: Path, turn: Exchange) -> None:
-        """Its turn says it."""
-
-    async def compact(self, folder: Path, turn: Exchange, summarize: Summarize) -> None:
-        with opened(folder) as store:
-            await asyncio.to_thread(_turn, store, turn, summarize)
-
-    async def go_on(self, folder: Path, turn: Exchange, summarize: Summarize) -> None:
-        with opened(folder, afterwards=True) as store:
-            await asyncio.to_thread(_turn, store, turn, summarize)
-
-    async def left(self, folder: Path) -> Left:
-        return found(folder, SESSION)
-
-
-def _turn(store: onefold.Store, turn: Exchange, summarize: Summarize) -> None:
-    model = Scripted(turn=turn, calls=False)
-    middleware = OnefoldMiddleware(store, session=SESSION, summarizer=scripted(summarize))
-    agent = create_agent(model, [tool(model)], middleware=[middleware])
-    agent.invoke({"messages": [HumanMessage(turn.question)]})
+    async def turn(self, store: onefold.Store, turn: Exchange, summarize: Summarize) -> None:
+        model = Scripted(turn=turn, calls=False)
+        middleware = OnefoldMiddleware(store, session=SESSION, summarizer=scripted(summarize))
+        agent = create_agent(model, [tool(model)], middleware=[middleware])
+        await asyncio.to_thread(agent.invoke, {"messages": [HumanMessage(turn.question)]})

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from agents import Agent, Runner
 
 import onefold
-from bench.peers.conversation import SESSION, Exchange, Left, Summarize
+from bench.peers.conversation import SESSION, Exchange, Summarize
 from bench.peers.stores.onefold_bare import scripted
 from bench.peers.stores.openai_agents import Scripted, items
-from bench.peers.stores.ours import FULL, NEVER, found, opened
+from bench.peers.stores.ours import FULL, NEVER, UnderFramework
 from onefold.integrations.openai_agents import OnefoldSession
 
 
@@ -33,29 +32,10 @@ class Session:
         return FULL
 
 
-class Compaction:
-    async def fill(self, folder: Path, exchanges: Sequence[Exchange]) -> None:
-        session = Session()
-        await session.open(folder)
-        for exchange in exchanges:
-            await session.say(exchange)
-        await session.close()
+class Compaction(UnderFramework):
+    def new(self) -> Session:
+        return Session()
 
-    async def say(self, folder: Path, turn: Exchange) -> None:
-        """Its turn says it."""
-
-    async def compact(self, folder: Path, turn: Exchange, summarize: Summarize) -> None:
-        with opened(folder) as store:
-            await _turn(store, turn, summarize)
-
-    async def go_on(self, folder: Path, turn: Exchange, summarize: Summarize) -> None:
-        with opened(folder, afterwards=True) as store:
-            await _turn(store, turn, summarize)
-
-    async def left(self, folder: Path) -> Left:
-        return found(folder, SESSION)
-
-
-async def _turn(store: onefold.Store, turn: Exchange, summarize: Summarize) -> None:
-    session = OnefoldSession(SESSION, store, summarizer=scripted(summarize))
-    await Runner.run(Agent(name="agent", model=Scripted(turn)), turn.question, session=session)
+    async def turn(self, store: onefold.Store, turn: Exchange, summarize: Summarize) -> None:
+        session = OnefoldSession(SESSION, store, summarizer=scripted(summarize))
+        await Runner.run(Agent(name="agent", model=Scripted(turn)), turn.question, session=session)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic_ai import Agent
@@ -10,9 +9,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 import onefold
-from bench.peers.conversation import SESSION, TOOL, Exchange, Left, Summarize
+from bench.peers.conversation import SESSION, TOOL, Exchange, Summarize
 from bench.peers.stores.onefold_bare import scripted
-from bench.peers.stores.ours import FULL, NEVER, found, opened
+from bench.peers.stores.ours import FULL, NEVER, UnderFramework, opened
 from onefold.integrations.pydantic_ai import OnefoldHistory
 
 
@@ -56,30 +55,11 @@ class History:
         return FULL
 
 
-class Compaction:
-    async def fill(self, folder: Path, exchanges: Sequence[Exchange]) -> None:
-        own = History()
-        await own.open(folder)
-        for exchange in exchanges:
-            await own.say(exchange)
-        await own.close()
+class Compaction(UnderFramework):
+    def new(self) -> History:
+        return History()
 
-    async def say(self, folder: Path, turn: Exchange) -> None:
-        """Its turn says it."""
-
-    async def compact(self, folder: Path, turn: Exchange, summarize: Summarize) -> None:
-        with opened(folder) as store:
-            await _turn(store, turn, summarize)
-
-    async def go_on(self, folder: Path, turn: Exchange, summarize: Summarize) -> None:
-        with opened(folder, afterwards=True) as store:
-            await _turn(store, turn, summarize)
-
-    async def left(self, folder: Path) -> Left:
-        return found(folder, SESSION)
-
-
-async def _turn(store: onefold.Store, turn: Exchange, summarize: Summarize) -> None:
-    talk = Talk(OnefoldHistory(store, session=SESSION, summarizer=scripted(summarize)), calls=False)
-    talk.turn = turn
-    await talk.agent.run(turn.question)
+    async def turn(self, store: onefold.Store, turn: Exchange, summarize: Summarize) -> None:
+        talk = Talk(OnefoldHistory(store, session=SESSION, summarizer=scripted(summarize)), calls=False)
+        talk.turn = turn
+        await talk.agent.run(turn.question)

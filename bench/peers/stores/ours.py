@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 
 import onefold
-from bench.peers.conversation import Left
+from bench.peers import conversation
+from bench.peers.conversation import SESSION, Exchange, Left, Summarize
 from bench.peers.stores.onefold_bare import later, look
 
 NEVER = onefold.Policy(limit=100_000_000)
@@ -24,3 +27,37 @@ def opened(folder: Path, *, afterwards: bool = False, policy: onefold.Policy = N
 def found(folder: Path, session: str) -> Left:
     with opened(folder) as store:
         return look(store.session(session, create=False))
+
+
+class UnderFramework(conversation.Compacts, ABC):
+    """A compaction by onefold as a framework's turn comes to it: the turn brings its own message."""
+
+    session = SESSION
+
+    @abstractmethod
+    def new(self) -> conversation.Store:
+        """What the conversation is said to."""
+
+    @abstractmethod
+    async def turn(self, store: onefold.Store, turn: Exchange, summarize: Summarize) -> None: ...
+
+    async def fill(self, folder: Path, exchanges: Sequence[Exchange]) -> None:
+        own = self.new()
+        await own.open(folder)
+        for exchange in exchanges:
+            await own.say(exchange)
+        await own.close()
+
+    async def say(self, folder: Path, turn: Exchange) -> None:
+        return  # its turn says it
+
+    async def compact(self, folder: Path, turn: Exchange, summarize: Summarize) -> None:
+        with opened(folder) as store:
+            await self.turn(store, turn, summarize)
+
+    async def go_on(self, folder: Path, turn: Exchange, summarize: Summarize) -> None:
+        with opened(folder, afterwards=True) as store:
+            await self.turn(store, turn, summarize)
+
+    async def left(self, folder: Path) -> Left:
+        return found(folder, self.session)
