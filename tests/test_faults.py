@@ -428,7 +428,13 @@ def test_a_leader_that_is_interrupted_leaves_the_others_their_turn() -> None:
     assert isinstance(answers["interrupted"], KeyboardInterrupt)
     assert done == ["leader", "third", "fourth"]
     assert runs == [1, 3, 2]
-    assert line.submit(Ticket(lambda _: "next", 0)) == "next"
+    assert line.submit(_ticket(lambda _: "next", 0)) == "next"
+
+
+def _ticket(work: Callable[[Transaction], Any], size: int) -> Ticket:
+    ticket = Ticket()
+    ticket.work, ticket.size = work, size
+    return ticket
 
 
 def _in_threads(
@@ -440,7 +446,7 @@ def _in_threads(
 
     def submit(name: str) -> None:
         try:
-            answers[name] = line.submit(Ticket(lambda _: done.append(name), 0))
+            answers[name] = line.submit(_ticket(lambda _: done.append(name), 0))
         except BaseException as error:
             answers[name] = error
 
@@ -468,10 +474,10 @@ def test_a_waiting_thread_that_is_interrupted_leaves_the_line() -> None:
         _settle_all(batch)
 
     line = Line(run)
-    leader = threading.Thread(target=lambda: line.submit(Ticket(lambda _: done.append("leader"), 0)))
+    leader = threading.Thread(target=lambda: line.submit(_ticket(lambda _: done.append("leader"), 0)))
     leader.start()
     assert inside.wait(30)
-    ticket = Ticket(lambda _: done.append("waiting"), 0)
+    ticket = _ticket(lambda _: done.append("waiting"), 0)
     ticket.wake = _Interrupted()  # type: ignore[assignment]
 
     with pytest.raises(KeyboardInterrupt):
@@ -480,7 +486,7 @@ def test_a_waiting_thread_that_is_interrupted_leaves_the_line() -> None:
     leader.join(30)
 
     assert done == ["leader"]
-    assert line.submit(Ticket(lambda _: "next", 0)) == "next"
+    assert line.submit(_ticket(lambda _: "next", 0)) == "next"
 
 
 def test_a_thread_that_is_interrupted_just_as_it_is_handed_the_lead_hands_it_on() -> None:
@@ -494,10 +500,10 @@ def test_a_thread_that_is_interrupted_just_as_it_is_handed_the_lead_hands_it_on(
         _settle_all(batch)
 
     line = Line(run)
-    leader = threading.Thread(target=lambda: line.submit(Ticket(lambda _: done.append("leader"), 0)))
+    leader = threading.Thread(target=lambda: line.submit(_ticket(lambda _: done.append("leader"), 0)))
     leader.start()
     assert inside.wait(30)
-    ticket = Ticket(lambda _: done.append("waiting"), 0)
+    ticket = _ticket(lambda _: done.append("waiting"), 0)
 
     def leader_ends() -> None:
         go.set()
@@ -508,7 +514,7 @@ def test_a_thread_that_is_interrupted_just_as_it_is_handed_the_lead_hands_it_on(
         line.submit(ticket)
 
     assert done == ["leader"]
-    assert line.submit(Ticket(lambda _: "next", 0)) == "next"
+    assert line.submit(_ticket(lambda _: "next", 0)) == "next"
 
 
 def test_an_interrupt_at_any_line_of_the_leader_neither_loses_a_write_nor_stops_the_line() -> None:
@@ -536,7 +542,7 @@ def _interrupted_at(at: int) -> tuple[bool, list[str], Any]:
     def run(batch: list[Ticket]) -> None:
         if not waiting and not joined.is_set():
             other = threading.Thread(
-                target=lambda: line.submit(Ticket(lambda _: done.append("waiting"), 0)), daemon=True
+                target=lambda: line.submit(_ticket(lambda _: done.append("waiting"), 0)), daemon=True
             )
             waiting.append(other)
             other.start()
@@ -561,7 +567,7 @@ def _interrupted_at(at: int) -> tuple[bool, list[str], Any]:
     def lead() -> None:
         sys.settrace(trace)
         try:
-            line.submit(Ticket(lambda _: done.append("leader"), 0))
+            line.submit(_ticket(lambda _: done.append("leader"), 0))
         except KeyboardInterrupt:
             pass
         finally:
@@ -572,9 +578,9 @@ def _interrupted_at(at: int) -> tuple[bool, list[str], Any]:
     leader.join(30)
     joined.set()
     if not waiting:
-        line.submit(Ticket(lambda _: done.append("waiting"), 0))
+        line.submit(_ticket(lambda _: done.append("waiting"), 0))
     after: list[Any] = []
-    last = threading.Thread(target=lambda: after.append(line.submit(Ticket(lambda _: "next", 0))), daemon=True)
+    last = threading.Thread(target=lambda: after.append(line.submit(_ticket(lambda _: "next", 0))), daemon=True)
     for thread in (*waiting, last):
         if thread is last:
             thread.start()
@@ -616,10 +622,12 @@ def test_large_work_goes_alone_and_a_batch_has_a_limit() -> None:
 
     line = Line(run)
     for size in [1, LARGE, 2, 3, *[4] * MOST]:
-        line._waiting.append(Ticket(lambda _: done.append("x"), size))
+        line._waiting.append(_ticket(lambda _: done.append("x"), size))
     go.set()
     while line._waiting:
-        line._lead(line._waiting[0])
+        line._fill_batch()  # what a leader does, one after another
+        line._run(line._batch)
+        line._answer_batch()
 
     assert sizes[0] == [1]
     assert sizes[1] == [LARGE]

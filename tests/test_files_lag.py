@@ -579,7 +579,9 @@ def test_a_row_that_was_not_taken_is_looked_for_even_if_others_of_its_batch_are_
         for session in ("a", "b"):
             store.session(session).append(said("first"))
         before = [store.session(session).state.last for session in ("a", "b")]
-        tickets = [Ticket(partial(_say, store, session), 0) for session in ("a", "a", "b")]
+        tickets = [Ticket() for _ in range(3)]
+        for ticket, session in zip(tickets, ("a", "a", "b"), strict=True):
+            ticket.work = partial(_say, store, session)
         disk.failing = {"fdatasync": 1}  # so that they are written one after the other
         disk.syncs = 3  # the first one takes that back, and the third one is of a line whose row could wait
 

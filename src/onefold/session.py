@@ -17,7 +17,7 @@ from onefold.journal import history, marks, privacy, turns, view
 from onefold.journal.contract import Journal
 from onefold.journal.refusals import check_name
 from onefold.journal.seam import Transaction
-from onefold.messages import draft
+from onefold.messages import draft, plain_draft
 from onefold.model import (
     MANUAL,
     Appended,
@@ -70,7 +70,7 @@ class Session:
         self._turns: MutableSet[Turn] = turns if turns is not None else weakref.WeakSet()
         self._measured: int | None = None
         self._saw, self._seen = state.head, state.last  # what was there when the handle was made, it knows
-        self._wrote: list[tuple[int, int]] = []  # since then
+        self._wrote: list[tuple[int, int]] = []  # since then, after somebody else did
         self._began: list[str] = []  # turns: what is in them comes of this handle, results for calls left open included
 
     def __repr__(self) -> str:
@@ -107,14 +107,13 @@ class Session:
         """
         if key is not None:
             check_name("key", key)
-        if type(messages) is dict and actor is None:  # as most are
-            drafts = [self._draft(messages, format, None)]
+        if type(messages) is dict and format is actor is None and (plain := plain_draft(messages, self._ids)):
+            drafts = [plain]
         else:
             drafts = self._drafts(messages, format, actor)
         done = self._journal.append(self.id, drafts, key=key)
-        wrote = self._wrote
-        if wrote and wrote[-1][1] + 1 == (last := done.numbers[-1]):  # one more, as most are
-            wrote[-1] = (wrote[-1][0], last)
+        if done.numbers[0] == self._seen + 1:  # as most are
+            self._seen = done.numbers[-1]
         else:
             self._wrote_up_to(done.numbers)
         return done
@@ -388,7 +387,9 @@ class Session:
 
     def _wrote_up_to(self, numbers: Sequence[int]) -> None:
         wrote = self._wrote
-        if wrote and wrote[-1][1] + 1 == numbers[0]:
+        if numbers[0] == self._seen + 1:
+            self._seen = numbers[-1]
+        elif wrote and wrote[-1][1] + 1 == numbers[0]:
             wrote[-1] = (wrote[-1][0], numbers[-1])
         else:
             wrote.append((numbers[0], numbers[-1]))

@@ -147,7 +147,8 @@ class Journal:
             for d in drafts:
                 state = self.add(tx, state, d)
             tx.put_session(state)
-            return Appended(tuple(range(first, state.last + 1)))
+            numbers = (first,) if first == state.last else tuple(range(first, state.last + 1))
+            return tuple.__new__(Appended, (numbers, False))  # without the call that a named tuple's constructor is
 
         if key is not None or turn is not None:
             within = turn.id if turn is not None else None

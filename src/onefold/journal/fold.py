@@ -50,8 +50,19 @@ def apply(rows: Rows, state: SessionState, record: Record) -> SessionState:
         _use_key(rows, state.id, record.key, record)
     if record.kind == MESSAGE:
         # The same as `_replace(touched_at=…, last=…, messages=…, tokens=…)`, which would be a slow part of an append.
-        said = state.messages + 1, state.tokens + (record.header.tokens if record.header else 0)
-        return tuple.__new__(SessionState, (*state[:2], record.at, record.number, *state[4:6], *said, *state[8:]))
+        (
+            id, created, _, _, head, cut, messages, tokens, segments, compactions, committed, open,
+            pending, failures, failed, turn, parent, forked, aliases,
+        ) = state  # fmt: skip
+        if record.header is not None:
+            tokens += record.header.tokens
+        return tuple.__new__(
+            SessionState,
+            (
+                id, created, record.at, record.number, head, cut, messages + 1, tokens, segments, compactions,
+                committed, open, pending, failures, failed, turn, parent, forked, aliases,
+            ),
+        )  # fmt: skip
     state = state._replace(last=record.number, touched_at=record.at)
     if record.kind == SEGMENT_OPENED:
         return _open_segment(rows, state, record)

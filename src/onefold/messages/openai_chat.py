@@ -22,7 +22,7 @@ from onefold.messages.said import (
 from onefold.model import Header, Json
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
-_SPEAKERS = _ROLES - {"tool", "function"}
+SPEAKERS = _ROLES - {"tool", "function"}
 
 
 def parse(body: Json) -> Said:
@@ -49,7 +49,7 @@ def quick(body: Json) -> Header | None:
     """The header of a message that is plain text, as most are, without taking it apart."""
     if type(body) is dict and len(body) == 2 and "content" in body and "role" in body:
         role, text = body["role"], body["content"]
-        if type(text) is str and type(role) is str and role in _SPEAKERS:
+        if type(text) is str and type(role) is str and role in SPEAKERS:
             return plain_header(role, estimate(text))
     return None
 

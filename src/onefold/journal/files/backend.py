@@ -96,7 +96,9 @@ class FilesBackend(Writing):
     def read(self, work: Callable[[Transaction], T]) -> T:
         self._check_open()
         if self._lag.byte[0]:  # in line with those who write: a lock that they take again and again may never be free
-            self._line.submit(Ticket(self._level, 0))
+            ticket = Ticket()
+            ticket.work = self._level
+            self._line.submit(ticket)
         try:
             return self._read(work, sure=False)
         except Shifted:

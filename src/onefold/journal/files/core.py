@@ -18,8 +18,9 @@ from onefold.journal.files.catching import Folder
 from onefold.journal.files.disk import Disk
 from onefold.journal.files.lag import Lag, Looking
 from onefold.journal.files.lock import StoreLock, Users
-from onefold.journal.files.rows import ADD, Change, Deferred, FilesKnown, FilesTransaction
+from onefold.journal.files.rows import ADD, TOUCH, Change, Deferred, FilesKnown, FilesTransaction
 from onefold.journal.sqlite.backend import SqliteBackend
+from onefold.journal.sqlite.rows import row_of, touched
 from onefold.journal.sqlite.watch import Watch
 from onefold.model import Ids
 
@@ -58,7 +59,7 @@ class FilesCore(SqliteBackend):
         self._users = Users(own / layout.USERS)
         self._lag = Lag(own / layout.LAG)
         self._watch = Watch(self._looking)
-        self._kept: FilesTransaction | None = None
+        self._kept: FilesTransaction | None = None  # as long as what is known holds
         self._files: dict[str, OpenFile] = {}
         self._deleted_end = -1
 
@@ -80,32 +81,39 @@ class FilesCore(SqliteBackend):
     def _flush(self) -> None:
         """Puts the rows that wait into the index. Inside the lock, and outside of any transaction. Their lines are on
         disk and were acknowledged, so if it fails nothing is taken back: whoever is next reads the files."""
-        rows = self._lag.rows
+        rows, states = self._lag.rows, self._lag.states
         if not rows:
             return
         try:
             connection = self._writer or self._writer_connection()
             if connection.in_transaction:
                 self._roll_back()  # what a thread that was interrupted left
-            if len(rows) == 1:
+            if len(rows) == 1 and not states:
                 connection.execute(ADD, rows[0])
             else:
                 connection.execute("begin immediate")
                 connection.executemany(ADD, rows)
+                with_them = [state for state in states.values() if state is not None]
+                connection.executemany(TOUCH, [touched(state) for state in with_them])
                 connection.execute("commit")
+                self._known.rows |= {state.id: row_of(state) for state in with_them}
         except BaseException:
             self._doubt()
             self._lag.byte[0] = 1
             self._roll_back()
             raise
         self._log_pages += 2 + len(rows) // 16
-        rows.clear()
+        self._lag.clear()
         self._lag.byte[0] = 0
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._kept = None
 
     def _doubt(self) -> None:
         """The index may lack what the note names: whoever is next looks at those files, this process included."""
         self._lock.doubt()
-        self._lag.rows.clear()
+        self._lag.clear()
 
     # ------------------------------------------------------------------ small parts
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 _LARGEST_READ = 1 << 30
+_fdatasync: Callable[[int], None] = os.fdatasync
+_fstat: Callable[[int], os.stat_result] = os.fstat
+"""Called as they are: to wrap them would be a slow part of an append."""
 
 
 class Disk:
@@ -29,8 +33,7 @@ class Disk:
         while done < len(data):
             done += os.pwrite(fd, memoryview(data)[done:], offset + done)
 
-    def fdatasync(self, fd: int) -> None:
-        os.fdatasync(fd)
+    fdatasync = staticmethod(_fdatasync)
 
     def fsync(self, fd: int) -> None:
         os.fsync(fd)
@@ -86,8 +89,7 @@ class Disk:
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
 
-    def state(self, fd: int) -> os.stat_result:
-        return os.fstat(fd)
+    state = staticmethod(_fstat)
 
     def stat(self, path: str | Path) -> os.stat_result:
         return os.stat(path)  # noqa: PTH116

@@ -15,8 +15,9 @@ from typing import Any
 import apsw
 
 from onefold.journal.files.disk import FILE_MODE
+from onefold.model import SessionState
 
-MOST_ROWS = 64
+MOST_ROWS = 256
 """So many rows wait at most."""
 QUIET = 8
 """After so many appends in a row that nobody has read, and that nobody else has written between."""
@@ -28,6 +29,8 @@ class Lag:
 
     def __init__(self, path: Path) -> None:
         self.rows: list[tuple[Any, ...]] = []
+        self.states: dict[str, SessionState | None] = {}
+        """What their sessions are like with them, in a burst: each has a row too, which is written with them."""
         self.quiet = 0
         """How many appends came in a row."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
@@ -38,6 +41,10 @@ class Lag:
             """1 while the index lacks something that was acknowledged. Changed by who has the lock, seen by all."""
         finally:
             os.close(fd)
+
+    def clear(self) -> None:
+        self.rows.clear()
+        self.states.clear()
 
     def let_go(self) -> None:
         """The file is no longer mapped once nobody looks at it: a thread that does so right now gets an answer."""

@@ -50,12 +50,13 @@ def written(record: Record, data: str, *, more: int = 0, session: str | None = N
         head["actor"] = actor
     if more:
         head["more"] = more
+    head["data"] = orjson.Fragment(data)
     try:
-        start = orjson.dumps(head)
+        line = orjson.dumps(head, option=orjson.OPT_APPEND_NEWLINE)
     except orjson.JSONEncodeError:  # the id of a tool call may have half a character in it
+        del head["data"]
         return b' %s,"data":%s}\n' % (json.dumps(head, separators=(",", ":"))[:-1].encode(), data.encode())
-    sign = _CAREFUL if data[0] == " " else b""
-    return b'%s%s,"data":%s}\n' % (sign, start[:-1], data.encode())
+    return _CAREFUL + line if data[0] == " " else line
 
 
 def parsed(line: bytes) -> Line:

@@ -16,11 +16,12 @@ from onefold.journal.files import layout
 from onefold.journal.files.disk import Disk
 from onefold.journal.files.engine import index_queries
 from onefold.journal.files.lines import parsed, written
-from onefold.journal.sqlite.rows import EVERYTHING, MOST, Known, SqliteTransaction
-from onefold.model import SEGMENT_OPENED, Record
+from onefold.journal.sqlite.rows import EVERYTHING, MOST, NEVER, Known, SqliteTransaction
+from onefold.model import SEGMENT_OPENED, Record, SessionState
 
 _QUERIES = index_queries()
 ADD = _QUERIES["add_record"]
+TOUCH = _QUERIES["touch_session"]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _RUN = 4 << 20
 """How many bytes of lines that stand side by side are read at once."""
@@ -90,11 +91,8 @@ class Change:
     opens: int | None = None
     """The base of the first segment that was opened: what was added goes into a file of that name."""
     wiped: tuple[str, ...] = ()
-
-    def __init__(self, session: str, ends: tuple[int, int] | None) -> None:
-        self.session = session
-        self.ends = ends
-        """The file in force and where it ends; None for a session that has none."""
+    ends: tuple[int, int] | None = None
+    """The file in force and where it ends; None for a session that has none."""
 
     # Made when they are asked for: most transactions add one record, and are over.
 
@@ -160,6 +158,8 @@ class FilesTransaction(SqliteTransaction):
 
     known: FilesKnown
     index: Deferred
+    later = False
+    """Whether this is a burst, in which what one message changes in the index is written with what others change."""
 
     def __init__(
         self,
@@ -193,28 +193,29 @@ class FilesTransaction(SqliteTransaction):
         """One record, which is all that most operations add to a session that is known: in as few steps as can be,
         since after a wait for the disk each of them is slow."""
         known, index = self.known, self.index
-        if (
-            self.changes
-            or self._earlier
-            or session not in known.ends
-            or session not in known.sids
-            or index.begun
-            or record.kind == SEGMENT_OPENED
-        ):
+        number, id, kind, at, _, format, header, key, turn, actor = record
+        if index.begun or self.changes or session not in known.ends or kind == SEGMENT_OPENED:
             self._add(session, record, data)
             return
-        number, id, kind, at, _, format, header, key, turn, actor = record
         base, end = ends = known.ends[session]
-        change = self.changes[session] = Change(session, ends)
-        change.first, change.line = (record, data), written(record, data)
+        change = self.changes[session] = Change()
+        line = written(record, data)
+        change.ends, change.first, change.line = ends, (record, data), line
         place = (known.sids[session] << 32) + number
-        where = f"{base} {end} {len(change.line)}"
+        where = f"{base} {end} {len(line)}"
         if header is None or header.opens or header.closes:
             index.waiting = (place, id, kind, at, format, *about(header), key, turn, actor, where)
         else:
             index.waiting = (
                 place, id, kind, at, format, header.role, header.tokens, None, None, key, turn, actor, where,
             )  # fmt: skip
+
+    def put_session(self, state: SessionState) -> None:
+        others = self.known.rows.get(state.id, NEVER)[2]
+        if self.later and not self.index.begun and others == state.last - state.messages:
+            self.known.states[state.id] = state
+        else:
+            super().put_session(state)
 
     def _add(self, session: str, record: Record, data: str) -> None:
         change = self.changes.get(session) or self._change(session)
@@ -229,7 +230,8 @@ class FilesTransaction(SqliteTransaction):
         super().add(session, record, at)
 
     def _change(self, session: str) -> Change:
-        change = self.changes[session] = Change(session, self.ends(session))
+        change = self.changes[session] = Change()
+        change.ends = self.ends(session)
         return change
 
     def ends(self, session: str) -> tuple[int, int] | None:

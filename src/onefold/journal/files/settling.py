@@ -136,7 +136,7 @@ class Settling(FilesCore):
     def _settle_left(self) -> None:
         """Whoever comes after another process looks whether that one finished what it wrote last. What waited here for
         the index is in it by now, or in what is looked at."""
-        self._lag.rows.clear()
+        self._lag.clear()
         self._lag.quiet = 0
         self._forget()
         left = self._lock.left()

@@ -60,10 +60,12 @@ class Writing(Segments):
             try:
                 if not ours:
                     self._settle_left()
-                if len(batch) == 1:
+                if len(batch) > 1:
+                    self._run_many(deque(batch))
+                elif self._kept is None:
                     self._run_one(batch[0])
                 else:
-                    self._run_many(deque(batch))
+                    self._run_known(self._kept, batch[0])
             except (apsw.Error, OnefoldError, OSError) as error:
                 self._roll_back()
                 for ticket in batch:
@@ -74,27 +76,89 @@ class Writing(Segments):
                 raise
             finally:
                 self._lock.leave()
-        self._watch.changed()
+        watch = self._watch
+        watch.version = next(watch.versions)
+        if watch.waiters:
+            watch.wake()
+
+    def _run_known(self, tx: FilesTransaction, ticket: Ticket) -> None:
+        """One operation where what is known holds: nobody else had the lock since. Most add one line to the end of a
+        file, and nothing else: in as few steps as can be, since after a wait for the disk each of them is slow."""
+        fresh = index = tx.index
+        known, lag, disk = tx.known, self._lag, self._disk
+        fresh.begun, fresh.waiting = False, None
+        tx.now, tx.changes, tx.later = self._clock(), {}, lag.quiet >= QUIET
+        begun: tuple[OpenFile, int] | None = None
+        stands = False
+        try:
+            result = ticket.work(tx)
+            row = index.waiting
+            if row is None or index.begun:
+                self._commit(tx, ticket, result)
+                return
+            ((session, change),) = tx.changes.items()
+            base, end = known.ends[session]
+            file, line = self._files.get(session), change.line
+            if (
+                file is None
+                or file.base != base
+                or session not in known.sound
+                or (there := disk.state(file.fd)).st_size != end  # changed by hand
+                or not there.st_nlink  # written anew
+            ):
+                self._commit(tx, ticket, result)
+                return
+            if len(lag.rows) >= MOST_ROWS:
+                self._flush()
+            if session not in self._lock.noted:
+                self._note_also(session)
+            begun = file, end
+            disk.write(file.fd, line, end)
+            disk.fdatasync(file.fd)
+            # Now it stands, whatever becomes of its row in the index: that waits for others, or, if it is not there
+            # when somebody looks, is made from the file.
+            stands = True
+            lag.rows.append(row)
+            if tx.later:
+                lag.states[session] = known.states[session]
+                if not lag.byte[0]:  # to set it again and again would cost every sync
+                    lag.byte[0] = 1
+            else:
+                lag.quiet += 1
+                self._try_flush()
+            known.ends[session] = (base, end + len(line))
+            ticket.result, ticket.done = result, True
+        except BaseException as error:
+            if stands:  # and whatever came after that does not change it
+                self._doubt()
+                lag.byte[0] = 1
+                ticket.settle(result)
+            elif begun is not None:
+                self._take_lines_back([begun], [session], error, unclear=False)
+            self._failed(ticket, error)
+        finally:
+            if tx.open:
+                tx.close()
+
+    def _failed(self, ticket: Ticket, error: BaseException) -> None:
+        """Tells of what went wrong with an operation. If its session was changed by hand, it is run again."""
+        self._roll_back()
+        if isinstance(error, Behind):
+            self._catch_up([error.session])
+            self._run_one(ticket)
+        elif not isinstance(error, Exception):
+            raise error  # this thread is interrupted
+        elif not ticket.done:
+            ticket.settle(error=self._translate(error))
 
     def _run_one(self, ticket: Ticket) -> None:
-        """One operation in a commit of its own."""
+        """One operation, with all that it has to know looked up."""
         for tries in range(1, TRIES + 1):
             if not self._lock.own:
                 self._settle_left()  # what the one before left in doubt
-            tx = self._kept
-            if self._seen is None or tx is None or tx.known is not self._known or len(tx.known.states) >= MOST_STATES:
-                tx = self._begun()
-                index = tx.index
-            else:  # what is known holds: nobody else had the lock since
-                index = tx.index
-                index.begun, index.waiting, index.done = False, None, False
-                tx.now, tx.changes = self._clock(), {}
+            tx = self._begun()
             try:
-                result = ticket.work(tx)
-                if index.waiting is not None and not index.begun:
-                    self._add_line(tx, index.waiting, ticket, result)
-                else:
-                    self._commit(tx, ticket, result)
+                self._commit(tx, ticket, ticket.work(tx))
             except Behind as behind:
                 self._roll_back()
                 if tries == TRIES:
@@ -102,64 +166,18 @@ class Writing(Segments):
                 self._catch_up([behind.session])
                 continue
             except Exception as error:
-                self._roll_back()
-                if not ticket.done:
-                    ticket.settle(error=self._translate(error))
+                self._failed(ticket, error)
             finally:
-                if tx.open:
-                    tx.close()
+                tx.close()
             return
 
     def _begun(self) -> FilesTransaction:
-        """One in which what was known before is looked up again. Those after it that add a line alone use it too, since
+        """One in which what was known before is looked up again. Those after it use it too, as long as that holds:
         to make one for each would be a slow part of an append."""
         writer = self._begin()
         self._seen = writer.data_version()
         self._kept = self._transaction(writer)
         return self._kept
-
-    def _add_line(self, tx: FilesTransaction, row: tuple[Any, ...], ticket: Ticket, result: Any) -> None:
-        """One line at the end of a file, and nothing else: the usual case, in as few steps as can be, since after a
-        wait for the disk each of them is slow. Once it is synced it stands, whatever becomes of its row in the index:
-        that waits for others, or, if it is not there when somebody looks, is made from the file."""
-        (change,) = tx.changes.values()
-        session, lag, disk = change.session, self._lag, self._disk
-        file = self._files.get(session)
-        if file is None or change.ends is None or file.base != change.ends[0] or session not in self._known.sound:
-            self._commit(tx, ticket, result)
-            return
-        base, end = change.ends
-        there = disk.state(file.fd)
-        if there.st_size != end or not there.st_nlink:  # changed by hand, or written anew
-            self._commit(tx, ticket, result)
-            return
-        if len(lag.rows) >= MOST_ROWS:
-            self._flush()
-        if session not in self._lock.noted:
-            self._note_also(session)
-        stands = False
-        try:
-            disk.write(file.fd, change.line, end)
-            disk.fdatasync(file.fd)
-            stands = True
-            lag.rows.append(row)
-            if lag.quiet >= QUIET:
-                if not lag.byte[0]:  # to set it again and again would cost every sync
-                    lag.byte[0] = 1
-            else:
-                lag.quiet += 1
-                self._try_flush()
-            self._known.ends[session] = (base, end + len(change.line))
-            ticket.result, ticket.done = result, True
-        except BaseException as error:
-            if not stands:
-                self._take_lines_back([(file, end)], [session], error, unclear=False)
-                raise
-            self._doubt()
-            lag.byte[0] = 1
-            ticket.settle(result)  # interrupted after it was done
-            self._forget()
-            raise
 
     def _note_also(self, session: str) -> None:
         """The note names every session that has rows waiting."""
@@ -178,6 +196,8 @@ class Writing(Segments):
 
     def _commit(self, tx: FilesTransaction, ticket: Ticket, result: Any) -> None:
         self._log_pages += 1 + ticket.size // PAGE_SIZE
+        if len(self._known.states) >= MOST_STATES:
+            self._kept = None
         for change in tx.changes.values():
             if not change.plain:
                 self._commit_apart(tx, ticket, result)
@@ -194,9 +214,15 @@ class Writing(Segments):
                 continue
             self._roll_back()
             for ticket, _ in group.done:  # each one alone, so that none fails another
-                self._run_one(ticket)
+                self._run_alone(ticket)
             if not group.done and waiting:
-                self._run_one(waiting.popleft())
+                self._run_alone(waiting.popleft())
+
+    def _run_alone(self, ticket: Ticket) -> None:
+        if self._kept is None:
+            self._run_one(ticket)
+        else:
+            self._run_known(self._kept, ticket)
 
     def _committed_together(self, group: Group) -> bool:
         assert group.tx is not None
@@ -241,13 +267,14 @@ class Writing(Segments):
                 return group
             connection.execute("release operation")
             waiting.popleft()
-            self._known = tx.known
+            self._known, self._kept = tx.known, None
             group.take(ticket, result, tx)
         return group
 
     def _commit_plain(self, tx: FilesTransaction, changes: dict[str, Change], answer: Callable[[], None]) -> None:
         """Adds lines to the ends of files, one write and one sync for each, and then says so in the index."""
         connection = tx.index
+        connection.done = False
         if changes and not connection.begun:
             connection.begin()
         texts = []

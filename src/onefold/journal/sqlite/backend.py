@@ -58,6 +58,12 @@ def connect(path: str) -> apsw.Connection:
 
 
 class SqliteBackend:
+    # Of the class until they are needed: an object with more than thirty attributes is slower in all of them.
+    _to_scrub = False
+    """A reader kept the log from being emptied after an erasure."""
+    _forking = False
+    _held = False
+
     def __init__(
         self,
         path: str | Path,
@@ -91,20 +97,16 @@ class SqliteBackend:
 
     def _start(self) -> None:
         """What belongs to one process: made at open, and again in a forked child."""
-        self._pid = os.getpid()
         self._writer: apsw.Connection | None = None
-        self._pen: apsw.Cursor | None = None  # of the writer: to make one for every statement costs an append 5 µs
+        self._single: SqliteTransaction | None = None  # the writer's: made anew, with a cursor, it costs an append 8 µs
         self._log_pages = 0
-        self._to_scrub = False  # a reader kept the log from being emptied after an erasure
         self._seen: int | None = None  # the store's version after this connection's last transaction
         self._known = Known()  # as that transaction, or the one under way, left it
         self._readers: list[apsw.Connection] = []
         self._readers_lock = threading.Condition()
         self._reading = 0
-        self._forking = False
         self._line = Line(self._run_batch)
         self._writing = threading.Lock()
-        self._held = False
         self._gate = Gate(f"{self._path}-gate")
         self._watch = Watch(self._open_connection)
 
@@ -113,7 +115,9 @@ class SqliteBackend:
     def write(
         self, session: str, work: Callable[[Transaction], T], *, size: int = 0, patient: bool = True
     ) -> T:  # fmt: skip
-        answer: T = self._line.submit(Ticket(work, size))
+        ticket = Ticket()
+        ticket.work, ticket.size = work, size
+        answer: T = self._line.submit(ticket)
         if self._log_pages >= CHECKPOINT_PAGES:
             self._bound_log()
         return answer
@@ -173,7 +177,7 @@ class SqliteBackend:
         with self._writing, self._readers_lock:
             for connection in (*self._readers, *([self._writer] if self._writer else [])):
                 connection.close()
-            self._readers, self._writer, self._pen = [], None, None
+            self._readers, self._writer, self._single = [], None, None
 
     # ------------------------------------------------------------------ writing
 
@@ -189,7 +193,10 @@ class SqliteBackend:
             finally:
                 if entered:
                     self._gate.leave()
-        self._watch.changed()
+        watch = self._watch
+        watch.version = next(watch.versions)
+        if watch.waiters:
+            watch.wake()
 
     def _commit_alone(self, ticket: Ticket) -> None:
         """One commit for one, which is the usual case: in as few steps as can be, since after a wait for the disk each
@@ -199,11 +206,14 @@ class SqliteBackend:
         try:
             if connection is None or connection.in_transaction or self._closed:
                 connection = self._sound_writer()
-            pen = self._pen or self._new_pen(connection)
+            if self._single is None or self._single.known is not self._known:
+                self._single = SqliteTransaction(connection, 0.0, self._known, connection.cursor())
+            tx = self._single
+            pen = tx.pen
             pen.execute("begin immediate")
             if connection.data_version() != self._seen or len(self._known.states) >= MOST_STATES:
                 self._look_anew(connection)
-            tx = SqliteTransaction(connection, self._clock(), self._known, pen)
+            tx.now, tx.witness = self._clock(), None
             result = ticket.work(tx)
             self._log_pages += 1 + ticket.size // PAGE_SIZE if ticket.size else 4
             committing = True
@@ -378,10 +388,6 @@ class SqliteBackend:
             self._roll_back()  # what a thread that was interrupted left
         return connection
 
-    def _new_pen(self, connection: apsw.Connection) -> apsw.Cursor:
-        pen = self._pen = connection.cursor()
-        return pen
-
     def _look_anew(self, connection: apsw.Connection) -> None:
         """Somebody else wrote: what was known may not hold, and it may have been a newer program."""
         self._known.clear()
@@ -475,7 +481,7 @@ class SqliteBackend:
 
     def _discard_writer(self) -> None:
         self._forget()
-        writer, self._writer, self._pen = self._writer, None, None
+        writer, self._writer, self._single = self._writer, None, None
         if writer is not None:
             with contextlib.suppress(apsw.Error):
                 writer.close()
@@ -541,9 +547,10 @@ class SqliteBackend:
 
     def _begin_anew(self) -> None:
         """After a fork, in the child: nothing of the parent's is used or closed here."""
-        _inherited.extend((self._writer, self._pen, self._readers, self._watch, self._line))
+        _inherited.extend((self._writer, self._single, self._readers, self._watch, self._line))
         self._gate.close()
         if not self._closed:
+            self._forking = self._held = self._to_scrub = False
             self._start()
 
     # ------------------------------------------------------------------ errors

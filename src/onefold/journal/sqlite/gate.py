@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 
 try:
     import fcntl
@@ -18,10 +19,16 @@ except ImportError:  # no flock on this system: SQLite's lock alone decides
 PATIENCE = 5.0
 
 
+def _nothing() -> None:
+    pass
+
+
 class Gate:
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd: int | None = None
+        self.leave = _nothing
+        """Gives the turn up."""
         self._broken = fcntl is None
         self._lock = threading.Lock()
         self._waiter: threading.Thread | None = None
@@ -43,13 +50,9 @@ class Gate:
             return False
         return True
 
-    def leave(self) -> None:
-        if self._fd is not None:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
-
     def close(self) -> None:
         """Closes, and never unlocks: in a forked child the lock is still the parent's."""
-        fd, self._fd, self._broken = self._fd, None, True
+        fd, self._fd, self.leave, self._broken = self._fd, None, _nothing, True
         if fd is not None and self._waiter is None:
             os.close(fd)
 
@@ -57,6 +60,7 @@ class Gate:
         if self._fd is None and not self._broken:
             try:
                 self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                self.leave = partial(fcntl.flock, self._fd, fcntl.LOCK_UN)
             except OSError:
                 self._broken = True
         return self._fd

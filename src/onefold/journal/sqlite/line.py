@@ -17,8 +17,10 @@ MOST = 128
 
 
 class Ticket:
-    """One operation that waits for its commit."""
+    """One operation that waits for its commit. Filled in by who makes it: that is a call less in every append."""
 
+    work: Callable[[Transaction], Any]
+    size = 0
     result: Any = None
     error: BaseException | None = None
     done = False
@@ -27,10 +29,6 @@ class Ticket:
     """Its thread was interrupted and no longer waits."""
     wake: threading.Lock | None = None
     """Made only for who has to wait, and taken: it is let go when the waiting is over."""
-
-    def __init__(self, work: Callable[[Transaction], Any], size: int) -> None:
-        self.work = work
-        self.size = size
 
     def settle(self, result: Any = None, error: BaseException | None = None) -> None:
         self.result, self.error, self.done = result, error, True
@@ -49,7 +47,8 @@ class Line:
     def submit(self, ticket: Ticket) -> Any:
         try:
             with self._lock:
-                if not self._led:  # so nobody waits
+                first = not self._led  # so nobody waits
+                if first:
                     self._led = ticket.leads = True
                     self._batch.append(ticket)
                 else:
@@ -57,38 +56,34 @@ class Line:
                     if ticket.wake is None:
                         ticket.wake = threading.Lock()
                         ticket.wake.acquire()
-            if not ticket.leads and ticket.wake is not None:
+            if not first and ticket.wake is not None:
                 ticket.wake.acquire()
-            if not ticket.done:
-                self._lead(ticket)
+            if first or not ticket.done:  # then this one works for all: its own ticket first, then those that wait
+                if not self._batch:
+                    with self._lock:
+                        self._fill_batch()
+                self._run(self._batch)
+                with self._lock:
+                    if not self._waiting and ticket.done and len(self._batch) == 1:  # as most are: there is nobody else
+                        self._batch.clear()
+                        self._led = ticket.leads = False
+                if ticket.leads:
+                    self._finish(ticket)
         except BaseException:
-            self._leave(ticket)
+            try:
+                self._leave(ticket)
+            finally:  # if it is interrupted once more: whoever stands behind must not wait for ever
+                if ticket.leads:
+                    self._finish(ticket)
             raise
         if ticket.error is not None:
             raise ticket.error
         return ticket.result
 
-    def _lead(self, own: Ticket) -> None:
-        """Runs one batch, the leader's own ticket first, then hands on."""
-        try:
-            if not self._batch:
-                with self._lock:
-                    self._fill_batch()
-            self._run(self._batch)
-        except BaseException:
-            own.gone = True
-            raise
-        finally:
-            self._finish(own)
-
     # From here on each step can be repeated: whatever line an interrupt comes at, `_leave` goes through the rest again.
 
     def _finish(self, own: Ticket) -> None:
         with self._lock:
-            if own.done and not self._waiting and self._batch == [own]:  # the usual case: there is nobody else
-                self._batch.clear()
-                self._led = own.leads = False
-                return
             self._answer_batch()
             self._hand_on(own)
 

@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 
 from onefold.journal import columns
-from onefold.journal.columns import about, only_messages, seal
+from onefold.journal.columns import about, seal
 from onefold.journal.seam import Derived, Heading, Taken
 from onefold.journal.sqlite.engine import queries
 from onefold.messages import encode
@@ -20,7 +20,7 @@ _LAST = (float("inf"), "")
 BURST = 64
 """How many messages a session's row may be behind its journal, and for how long, in seconds: see `put_session`."""
 BURST_SECONDS = 0.05
-_NEVER = (0, 0.0)
+NEVER = (0, 0.0, -1)
 MOST = (1 << 32) - 1  # records of one session
 EVERYTHING = (
     "drop_session", "drop_segments", "drop_compactions", "drop_keys", "drop_inputs", "drop_aliases",
@@ -53,8 +53,9 @@ class Known:
         self.states: dict[str, SessionState | None] = {}
         self.sids: dict[str, int] = {}
         """Their numbers in this store; 0 for one that has no journal."""
-        self.rows: dict[str, tuple[int, float]] = {}
-        """The last number and the time in their row, which may be behind."""
+        self.rows: dict[str, tuple[int, float, int]] = {}
+        """The last number and the time in their row, which may be behind, and how many records up to there are no
+        messages: what a row says apart from messages holds as long as there are no more of those."""
 
     def copy(self) -> Known:
         other = Known()
@@ -70,13 +71,13 @@ class Known:
 
 
 class SqliteTransaction:
-    """What one operation sees and writes. Made anew for each, so that it can say what it wrote."""
+    """What one operation sees and writes: one after another, if none needs to be told from the one before it."""
 
     def __init__(
         self, connection: apsw.Connection, now: float, known: Known | None = None, pen: apsw.Cursor | None = None
     ) -> None:
         self._connection = connection
-        self._pen = pen or connection
+        self.pen = pen or connection
         """What statements are run with. Everything a cursor found is fetched before its next statement."""
         self._queries = _QUERIES
         self.now = now
@@ -94,7 +95,7 @@ class SqliteTransaction:
         return SqliteLeases(self, "turn_lease")
 
     def run(self, query: str, *bindings: Any) -> list[Any]:
-        return self._pen.execute(self._queries[query], bindings).fetchall()
+        return self.pen.execute(self._queries[query], bindings).fetchall()
 
     def usable(self) -> bool:
         return self._connection.in_transaction
@@ -110,7 +111,7 @@ class SqliteTransaction:
         else:  # as most are
             plain = header.role, header.tokens
             row = ((sid << 32) + number, id, kind, at, format, *plain, None, None, key, turn, actor, data)
-        self._pen.execute(self._queries["add_record"], row)
+        self.pen.execute(self._queries["add_record"], row)
         self.witness = (session, number, id)
 
     def record(self, session: str, number: int) -> Record | None:
@@ -138,7 +139,7 @@ class SqliteTransaction:
         return [columns.record(session, row) for row in self.run("marks", *self._places(session, start, stop))]
 
     def rewrite(self, session: str, record: Record, data: str) -> None:
-        self._pen.execute(
+        self.pen.execute(
             self._queries["rewrite"],
             (record.kind, record.format, *about(record.header), data, self._places(session, record.number, 0)[0]),
         )
@@ -172,23 +173,19 @@ class SqliteTransaction:
     def put_session(self, state: SessionState) -> None:
         """Sets a session's state. In a burst of messages its row is written now and then only: whoever reads it counts
         the messages after it. Everything but messages is written at once."""
-        known, id = self.known, state.id
-        states = known.states
-        before = states[id] if id in states else self.session(id)
-        states[id] = state
-        if before is None or not only_messages(before, state):
+        known, id, now, last = self.known, state.id, state.touched_at, state.last
+        known.states[id] = state
+        written, at, others = known.rows.get(id, NEVER)
+        if last - state.messages != others:
             self.write_session(state)
-            return
-        last, at = known.rows.get(id, _NEVER)
-        if state.last - last > BURST or not at <= state.touched_at < at + BURST_SECONDS:
-            known.rows[id] = (state.last, state.touched_at)
-            touched = (state.touched_at, state.last, state.messages, state.tokens, seal(state), id)
-            self._pen.execute(self._queries["touch_session"], touched)
+        elif last - written > BURST or not at <= now < at + BURST_SECONDS:
+            known.rows[id] = (last, now, others)
+            self.pen.execute(self._queries["touch_session"], touched(state))
 
     def write_session(self, state: SessionState) -> None:
         """Writes a session's row whole."""
-        self.known.rows[state.id] = (state.last, state.touched_at)
-        self._pen.execute(self._queries["put_session"], (*state, seal(state)))
+        self.known.rows[state.id] = row_of(state)
+        self.pen.execute(self._queries["put_session"], (*state, seal(state)))
 
     def _caught_up(self, row: Any) -> SessionState:
         """A session's state by its row and the messages after that. If what follows is no burst of messages, the row
@@ -196,7 +193,7 @@ class SqliteTransaction:
         state = SessionState(*row[:-1])
         if seal(state) != row[-1]:
             return state
-        self.known.rows[state.id] = (state.last, state.touched_at)
+        self.known.rows[state.id] = row_of(state)
         first, end = self._places(state.id, state.last + 1, MOST)
         count, others, tokens, last, at = self.run("burst", first, end)[0]
         if not count or others or count > BURST or last != first + count - 1:
@@ -303,6 +300,7 @@ class SqliteTransaction:
         for id in ids:
             self.run("put_tombstone", id, session, self.now)
         self.known.states[session] = None
+        self.known.rows.pop(session, None)
 
     def deleted(self, id: str) -> str | None:
         rows = self.run("deleted", id)
@@ -341,6 +339,7 @@ class SqliteTransaction:
         for what in EVERYTHING:
             self.run(what, session)
         self.known.states[session] = None
+        self.known.rows.pop(session, None)
         if derived.state is not None:
             self.put_session(derived.state)
         for segment in derived.segments.values():
@@ -353,6 +352,16 @@ class SqliteTransaction:
             self.add_input(session, number)
         for alias in derived.aliases:
             self.add_alias(session, alias)
+
+
+def touched(state: SessionState) -> tuple[Any, ...]:
+    """What `touch_session` is given."""
+    return state.touched_at, state.last, state.messages, state.tokens, seal(state), state.id
+
+
+def row_of(state: SessionState) -> tuple[int, float, int]:
+    """What is known of a row with this state: see `Known.rows`."""
+    return state.last, state.touched_at, state.last - state.messages
 
 
 def reseal(connection: apsw.Connection) -> None:

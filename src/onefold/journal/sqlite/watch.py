@@ -22,34 +22,33 @@ SLOW_FOR = 90  # and before it takes the store for idle
 
 class Watch:
     def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
-        self._versions = itertools.count(1)
+        self.versions = itertools.count(1)
         self.version = 0
+        """Made another one by every change. Whoever waits counts itself first and looks at the version after that; who
+        changes it looks at the count after that. So one of the two sees the other, and with nobody waiting there is no
+        lock to take."""
+        self.waiters = 0
         self._connect = connect
         self._cond = threading.Condition(threading.Lock())
-        self._waiters = 0
         self._thread: threading.Thread | None = None
         self._closed = False
         self._asking = threading.Lock()
         self._open: list[apsw.Connection] = []
 
-    def changed(self) -> None:
-        """Makes the version another one. Whoever waits counts itself first and looks at the version after that, so one
-        of the two sees the other, and with nobody waiting there is no lock to take."""
-        self.version = next(self._versions)
-        if self._waiters:
-            with self._cond:
-                self._cond.notify_all()
+    def wake(self) -> None:
+        with self._cond:
+            self._cond.notify_all()
 
     def wait(self, version: int, timeout: float) -> None:
         with self._cond:
-            self._waiters += 1
+            self.waiters += 1
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._ask, name="onefold-watch", daemon=True)
                 self._thread.start()
             try:
                 self._cond.wait_for(lambda: self.version != version or self._closed, timeout)
             finally:
-                self._waiters -= 1
+                self.waiters -= 1
 
     def close(self) -> None:
         with self._cond:
@@ -90,10 +89,11 @@ class Watch:
                         now = seen + 1
                 if now != seen:
                     seen, quiet = now, 0
-                    self.changed()
+                    self.version = next(self.versions)
+                    self.wake()
                 with self._cond:
                     quiet += 1
-                    if self._closed or (not self._waiters and quiet > QUICK_FOR):
+                    if self._closed or (not self.waiters and quiet > QUICK_FOR):
                         self._thread = None
                         return
                     self._cond.wait_for(
