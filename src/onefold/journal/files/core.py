@@ -18,7 +18,7 @@ from onefold.journal.files.catching import Folder
 from onefold.journal.files.disk import Disk
 from onefold.journal.files.lag import Lag, Looking
 from onefold.journal.files.lock import StoreLock, Users
-from onefold.journal.files.rows import ADD, TOUCH, Change, Deferred, FilesKnown, FilesTransaction
+from onefold.journal.files.rows import ADD, TOUCH, Change, Deferred, FilesKnown, FilesTransaction, row_of_line
 from onefold.journal.sqlite.backend import SqliteBackend
 from onefold.journal.sqlite.rows import row_of, touched
 from onefold.journal.sqlite.watch import Watch
@@ -89,10 +89,10 @@ class FilesCore(SqliteBackend):
             if connection.in_transaction:
                 self._roll_back()  # what a thread that was interrupted left
             if len(rows) == 1 and not states:
-                connection.execute(ADD, rows[0])
+                connection.execute(ADD, row_of_line(rows[0]))
             else:
                 connection.execute("begin immediate")
-                connection.executemany(ADD, rows)
+                connection.executemany(ADD, map(row_of_line, rows))
                 with_them = [state for state in states.values() if state is not None]
                 connection.executemany(TOUCH, [touched(state) for state in with_them])
                 connection.execute("commit")

@@ -10,11 +10,11 @@ from __future__ import annotations
 import mmap
 import os
 from pathlib import Path
-from typing import Any
 
 import apsw
 
 from onefold.journal.files.disk import FILE_MODE
+from onefold.journal.files.rows import Waiting
 from onefold.model import SessionState
 
 MOST_ROWS = 256
@@ -28,7 +28,7 @@ class Lag:
     are of sessions that its note names."""
 
     def __init__(self, path: Path) -> None:
-        self.rows: list[tuple[Any, ...]] = []
+        self.rows: list[Waiting] = []
         self.states: dict[str, SessionState | None] = {}
         """What their sessions are like with them, in a burst: each has a row too, which is written with them."""
         self.quiet = 0

@@ -23,6 +23,7 @@ _QUERIES = index_queries()
 ADD = _QUERIES["add_record"]
 TOUCH = _QUERIES["touch_session"]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+_LARGE = 1 << 16
 _RUN = 4 << 20
 """How many bytes of lines that stand side by side are read at once."""
 
@@ -115,6 +116,17 @@ class Change:
         return self.opens is None and not self.rewritten and not self.wiped
 
 
+Waiting = tuple[int, Record, tuple[int, int], int]
+"""A row that is not made yet: its session's number, its record, the file in force and where that ended, the length of
+its line."""
+
+
+def row_of_line(waiting: Waiting) -> tuple[Any, ...]:
+    sid, (number, id, kind, at, _, format, header, key, turn, actor), (base, end), length = waiting
+    where = f"{base} {end} {length}"
+    return ((sid << 32) + number, id, kind, at, format, *about(header), key, turn, actor, where)
+
+
 class Deferred:
     """The connection that writes to the index, which begins a transaction only when something but one more record is
     asked of it. Most operations are just that, and their row can wait. Whoever uses it has the store's lock, so nobody
@@ -127,7 +139,7 @@ class Deferred:
         self._flush = flush
         """Puts the rows of earlier operations into the index."""
         self.begun = begun
-        self.waiting: tuple[Any, ...] | None = None
+        self.waiting: Waiting | None = None
         """The row of a record that was added before it began."""
         self.done = False
 
@@ -145,7 +157,7 @@ class Deferred:
         self._connection.execute("begin immediate")
         self.begun = True
         if self.waiting is not None:
-            self._connection.execute(ADD, self.waiting)
+            self._connection.execute(ADD, row_of_line(self.waiting))
 
     def commit(self) -> None:
         if self.begun:
@@ -193,22 +205,19 @@ class FilesTransaction(SqliteTransaction):
         """One record, which is all that most operations add to a session that is known: in as few steps as can be,
         since after a wait for the disk each of them is slow."""
         known, index = self.known, self.index
-        number, id, kind, at, _, format, header, key, turn, actor = record
-        if index.begun or self.changes or session not in known.ends or kind == SEGMENT_OPENED:
+        if (
+            index.begun
+            or self.changes
+            or session not in known.ends
+            or record.kind == SEGMENT_OPENED
+            or len(data) > _LARGE  # its content would be held until its row is written
+        ):
             self._add(session, record, data)
             return
-        base, end = ends = known.ends[session]
         change = self.changes[session] = Change()
-        line = written(record, data)
+        ends, line = known.ends[session], written(record, data)
         change.ends, change.first, change.line = ends, (record, data), line
-        place = (known.sids[session] << 32) + number
-        where = f"{base} {end} {len(line)}"
-        if header is None or header.opens or header.closes:
-            index.waiting = (place, id, kind, at, format, *about(header), key, turn, actor, where)
-        else:
-            index.waiting = (
-                place, id, kind, at, format, header.role, header.tokens, None, None, key, turn, actor, where,
-            )  # fmt: skip
+        index.waiting = known.sids[session], record, ends, len(line)
 
     def put_session(self, state: SessionState) -> None:
         others = self.known.rows.get(state.id, NEVER)[2]
