@@ -69,8 +69,8 @@ SYNC = Edit("journal/sqlite/backend.py", "pragma synchronous = full", "pragma sy
 LINES = "journal/files/writing.py"
 SEGMENTS = "journal/files/segments.py"
 APPENDED = Edit(LINES, "disk.fdatasync(file.fd)", "pass", after="def _commit_plain(")
-ONE_LINE = Edit(LINES, "disk.fdatasync(file.fd)", "pass", after="def _add_line(")
-BEHIND = Edit(LINES, "lag.byte[0] = 1", "pass", after="if lag.quiet >= QUIET:")
+ONE_LINE = Edit(LINES, "disk.fdatasync(file.fd)", "pass", after="def _run_known(")
+BEHIND = Edit(LINES, "lag.byte[0] = 1", "pass", after="if tx.later:")
 NAMES_ALL = Edit(LINES, "self._lock.note([*noted, session])", "self._lock.note([session])")
 LINKED = Edit(SEGMENTS, "self._disk.write_new(beside, text)", "self._disk.write_new(beside, text, sync=False)")
 NAMED = Edit(SEGMENTS, "self._disk.fsync_folder(folder.path)", "pass", after="def _open_segment(")

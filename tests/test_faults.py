@@ -517,23 +517,27 @@ def test_a_thread_that_is_interrupted_just_as_it_is_handed_the_lead_hands_it_on(
     assert line.submit(_ticket(lambda _: "next", 0)) == "next"
 
 
-def test_an_interrupt_at_any_line_of_the_leader_neither_loses_a_write_nor_stops_the_line() -> None:
-    """Ctrl-C at every line that the leading thread runs in the line's own code, one after another.
+@pytest.mark.parametrize("again", range(11))
+def test_an_interrupt_at_any_line_of_the_leader_neither_loses_a_write_nor_stops_the_line(again: int) -> None:
+    """Ctrl-C at every line that the leading thread runs in the line's own code, one after another, and once more while
+    it leaves the line.
 
     The one who waits gets done once, whatever the leader was at, and so does the next one to come.
     """
-    at, interrupted = 0, True
+    at, interrupted, most = 0, 1, 0
     while interrupted:
         at += 1
-        interrupted, done, after = _interrupted_at(at)
+        interrupted, done, after = _interrupted_at(at, again)
+        most = max(most, interrupted)
         assert done.count("waiting") == 1, f"interrupted at line {at}"
         assert done.count("leader") <= 1
         assert after == "next"
 
     assert at > 20
+    assert most == (2 if again else 1)
 
 
-def _interrupted_at(at: int) -> tuple[bool, list[str], Any]:
+def _interrupted_at(at: int, again: int) -> tuple[int, list[str], Any]:
     done: list[str] = []
     joined = threading.Event()
     waiting: list[threading.Thread] = []
@@ -551,7 +555,7 @@ def _interrupted_at(at: int) -> tuple[bool, list[str], Any]:
 
     line = Line(run)
     line._waiting = tickets
-    lines = itertools.count(1)
+    lines, later = itertools.count(1), itertools.count(1)
     hit: list[int] = []
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
@@ -564,7 +568,15 @@ def _interrupted_at(at: int) -> tuple[bool, list[str], Any]:
             raise KeyboardInterrupt
         return trace
 
+    def once_more(frame: FrameType, event: str, argument: object) -> None:
+        """Where Python really looks for signals: as a function begins, and after a call of one in C."""
+        inside = frame.f_code.co_filename == line_module.__file__ and event in ("call", "c_return")
+        if inside and len(hit) == 1 and next(later) == again:
+            hit.append(frame.f_lineno)
+            raise KeyboardInterrupt
+
     def lead() -> None:
+        sys.setprofile(once_more)
         sys.settrace(trace)
         try:
             line.submit(_ticket(lambda _: done.append("leader"), 0))
@@ -572,6 +584,7 @@ def _interrupted_at(at: int) -> tuple[bool, list[str], Any]:
             pass
         finally:
             sys.settrace(None)
+            sys.setprofile(None)
 
     leader = threading.Thread(target=lead, daemon=True)
     leader.start()
@@ -586,7 +599,7 @@ def _interrupted_at(at: int) -> tuple[bool, list[str], Any]:
             thread.start()
         thread.join(10)
         assert not thread.is_alive(), f"the line stands still after an interrupt at line {hit} of line.py"
-    return bool(hit), done, after[0]
+    return len(hit), done, after[0]
 
 
 def test_a_checkpoint_that_is_interrupted_does_not_stop_the_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,9 +72,9 @@ class Line:
         except BaseException:
             try:
                 self._leave(ticket)
-            finally:  # if it is interrupted once more: whoever stands behind must not wait for ever
-                if ticket.leads:
-                    self._finish(ticket)
+            finally:
+                if ticket.leads:  # it was interrupted once more, and whoever stands behind must not wait for ever
+                    self._leave(ticket)
             raise
         if ticket.error is not None:
             raise ticket.error
