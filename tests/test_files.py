@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import apsw
 import jsonschema_rs
 import pytest
 
@@ -291,6 +293,160 @@ def test_records_that_are_gone_are_told_and_not_taken_for_an_end_f28(made: Path,
     with open_files(root) as store:
         store.session("a").append(talk(1))
         assert store.verify().findings == ()
+
+
+def _edited(name: str, lines: list[str]) -> list[str]:
+    match name:
+        case "a word of the same length":
+            lines[3] = lines[3].replace("words", "WORDS")
+        case "a longer word":
+            lines[3] = lines[3].replace("words", "many more words")
+        case "a line gone":
+            del lines[3]
+        case "a line twice":
+            lines.insert(3, lines[3])
+        case "two lines in the other order":
+            lines[3:5] = lines[4:2:-1]
+        case "an empty line":
+            lines.insert(3, "")
+        case _:
+            lines = [f"{line}\r" for line in lines]
+    return lines
+
+
+@pytest.mark.parametrize("file", [FIRST, "0000000001.jsonl"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "a word of the same length",
+        "a longer word",
+        "a line gone",
+        "a line twice",
+        "two lines in the other order",
+        "an empty line",
+        "other ends of lines",
+    ],
+)
+def test_every_way_to_change_a_file_in_its_middle_is_told_with_its_line_and_nothing_is_written(
+    root: Path, file: str, how: str
+) -> None:
+    with open_files(root) as store:
+        session = store.session("a")
+        session.append([{"role": "user", "content": f"words number {n}. " + "More of them. " * 40} for n in range(20)])
+        assert session.compact(lambda m: "words of summary").applied
+        session.append([{"role": "user", "content": f"words again {n}"} for n in range(5)])
+    path = root / "a" / file
+    whole = path.read_bytes()
+    path.write_text("\n".join([*_edited(how, whole.decode().split("\n")[:-1]), ""]))
+    before = prints(root)
+    assert path.read_bytes() != whole
+
+    with open_files(root) as store:
+        found = [f.found for f in store.verify().findings]
+        assert any(f"{file}, line " in f and ("as it was" in f or "cannot be read" in f) for f in found), found
+        assert any(layout.INDEX in f for f in found), "it is not said how to take it as it is"
+    assert prints(root) == before
+
+    path.write_bytes(whole)
+    with open_files(root) as store:
+        assert store.verify().findings == ()
+        store.session("a").append(talk(1))
+
+
+def test_a_change_by_hand_is_taken_as_it_is_by_removing_the_index(made: Path, root: Path) -> None:
+    """Somebody who takes a password out of a file by hand gets on with it."""
+    file = made / FIRST
+    file.write_text(file.read_text().replace(talk(1)[0]["content"], "nothing to see here"))
+    (root / layout.OWN / layout.INDEX).unlink()
+
+    with open_files(root) as store:
+        assert store.verify().findings == ()
+        assert next(store.session("a").read(2)).body["content"] == "nothing to see here"
+
+
+def test_an_index_without_checksums_is_made_anew(made: Path, root: Path) -> None:
+    index = apsw.Connection(str(root / layout.OWN / layout.INDEX))
+    for at, where in index.execute("select place, body from records").fetchall():
+        index.execute("update records set body = ? where place = ?", (where.rpartition(" ")[0], at))
+    index.execute("delete from meta where name = 'places'")
+    index.close()
+
+    with open_files(root) as store:
+        assert store.verify().findings == ()
+        assert len(list(store.session("a").read())) > 10
+
+
+def test_what_is_no_session_is_left_alone_and_in_peace(made: Path, root: Path) -> None:
+    """A note beside the sessions, another one in a session's folder, a folder of git."""
+    for path in (root / "notes.txt", made / "README.md", root / ".git" / "config", root / "drafts" / "one.md"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    before = prints(root)
+
+    for remove_index in (False, True):
+        if remove_index:
+            (root / layout.OWN / layout.INDEX).unlink()
+        with open_files(root) as store:
+            assert [s.id for s in store.sessions()] == ["a"]
+            assert store.verify(fix=True).findings == ()
+    assert prints(root) == before
+
+
+@pytest.mark.parametrize("remove_index", [False, True])
+def test_a_copy_of_a_sessions_folder_is_told_and_not_taken_for_the_session(
+    made: Path, root: Path, remove_index: bool
+) -> None:
+    shutil.copytree(made, root / "a.bak")
+    (root / "a.bak" / "head.json").unlink()
+    copied = prints(root / "a.bak")
+    with open_files(root) as store:
+        store.session("a").append(talk(1))
+        before = everything(store)
+    if remove_index:
+        (root / layout.OWN / layout.INDEX).unlink()
+
+    with open_files(root) as store:
+        assert everything(store) == before
+        (finding,) = store.verify(fix=True).findings
+        assert "a.bak: it says that it is session 'a', whose folder is called a" in finding.found
+        assert not finding.mended
+        store.session("a").append(talk(1))
+    assert prints(root / "a.bak") == copied
+
+
+@pytest.mark.parametrize("remove_index", [False, True])
+def test_a_stray_file_with_an_old_base_is_told_and_left(made: Path, root: Path, remove_index: bool) -> None:
+    with open_files(root) as store:
+        converse(store.session("a"), 10)
+        assert store.session("a").compact(lambda m: "another").applied
+    stray = made / "0000000005.jsonl"
+    shutil.copy(made / FIRST, stray)
+    if remove_index:
+        (root / layout.OWN / layout.INDEX).unlink()
+
+    with open_files(root) as store:
+        (finding,) = store.verify(fix=True).findings
+        assert "a/0000000005.jsonl: it follows no segment of the session" in finding.found
+        store.session("a").append(talk(1))
+    assert stray.read_bytes() == (made / FIRST).read_bytes()
+
+
+@pytest.mark.parametrize("remove_index", [False, True])
+def test_a_stray_file_with_a_newer_base_is_told_and_nothing_is_written(
+    made: Path, root: Path, remove_index: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be the newest of the session, whose middle is gone: so nobody writes over what it could be."""
+    shutil.copy(made / FIRST, made / "0000000005.jsonl")
+    if remove_index:
+        (root / layout.OWN / layout.INDEX).unlink()
+    files = prints(root)
+
+    with open_files(root) as store:
+        assert len([r for r in caplog.records if "0000000005.jsonl" in r.getMessage()]) <= 2
+        assert any("0000000005.jsonl: no segment of this session" in f.found for f in store.verify().findings)
+        with pytest.raises(StoreDamaged, match=r"0000000005\.jsonl"):
+            store.session("a").append(talk(1))
+    assert prints(root) == files
 
 
 def test_a_second_successor_of_a_segment_cannot_be_linked(made: Path, root: Path) -> None:

@@ -7,13 +7,37 @@ A sentence is read word by word from what joins the two, so the time is that of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from onefold.compaction.spans import (
+    ACTING,
+    EXACT,
+    LEADING,
+    LOOSE,
+    NAMED,
+    NO_NAME,
+    NUMBER,
+    OF,
+    THE,
+    A,
+    Span,
+    antecedent,
+    begins_at,
+    breaks,
+    ends_up,
+    is_exact,
+    is_marked,
+    is_named,
+    name_after,
+    name_before,
+    the,
+    value_at,
+    words_of,
+)
 from onefold.compaction.subjects import name, plain, word_set
 
-LOOSE, NAMED, EXACT = 1, 2, 3
 _MOST_WORDS = 70
 
 
@@ -32,242 +56,10 @@ class Term(NamedTuple):
     """How much the value looks like one: `EXACT`, `NAMED` or `LOOSE`."""
 
 
-class _Word(NamedTuple):
-    text: str
-    low: str
-    start: int
-    end: int
-    before: str
-    """The bracket or quotation mark that opens on it."""
-    after: str
-    """The punctuation that follows it."""
-
-
-class _Span(NamedTuple):
-    start: int
-    end: int
-    exact: int
-
-
-_OPENING, _CLOSING = "([{\"'“`*", ".,;:!?)]}\"'”`*…"
-_RAW = re.compile(r"\S+")
-
-
-def _words(text: str) -> list[_Word]:
-    found: list[_Word] = []
-    for match in _RAW.finditer(text):
-        raw, start = match[0], match.start()
-        core = raw.lstrip(_OPENING)
-        before = raw[: len(raw) - len(core)]
-        inner = core.rstrip(_CLOSING)
-        if core[len(inner) :].startswith(("'", "\u2019")) and inner.endswith("s") and "'" not in before:
-            inner += "'"  # "Maria Santos' room"
-        if not inner:
-            if found and raw[0] in ",;:-\u2013\u2014":
-                found[-1] = found[-1]._replace(after=found[-1].after + raw[0])
-            continue
-        at = start + len(before)
-        low = core[: len(inner)].casefold().replace("’", "'")  # noqa: RUF001
-        found.append(_Word(core[: len(inner)], low, at, at + len(inner), before, core[len(inner) :]))
-    return found
-
-
-_THE = word_set("the our my your this its their his her that these those")
-_A = word_set("a an")
-_OF = word_set("of for at in from about on with per to")
-_NO_NAME = word_set(
-    "is are was were be been being will would should shall must can could may might has have had having do does did it "
-    "it's that's there's they we you i he she who what which when where why how if and or but so because since not no "
-    "never now then than please instead just still again here there today yesterday tomorrow until till unless ok okay "
-    "i'd i'll we'll we've we're i've i'm let's you'll they're it'll them me us him isn't wasn't can't don't won't as "
-    "anyway though although while whereas whether once before after by also too only really maybe perhaps that "
-    "forget drop scrap scratch "
-    "changed change moved switched wrong correction sorry wait actually -> => → = thanks hi hey yes yeah ah oh"
-)
-_ACTING = word_set(
-    "put use take make set keep note say get got quote mention include add enter write tell give gave try see look "
-    "consider call told know need want confirmed noted understood updated here's put remember find note: "
-    "latest updated current currently asked using need needed change switch switching move bump raise lower "
-    "confirm book send told agreed picked chose choose settled going go went"
-)
-_BREAKS = frozenset(",;:!?)-\u2013\u2014")
-
-
-def _breaks(word: _Word) -> bool:
-    return any(c in _BREAKS for c in word.after)
-
-
-def _stops(word: _Word) -> bool:
-    """Whether no name has that word in it."""
-    return word.low in _NO_NAME and word.text != "May"
-
-
-def _name_before(words: Sequence[_Word], end: int) -> _Span | None:
-    """The name that ends before a word: up to its article, or to where its clause begins."""
-    at = inner = end
-    while at > 0 and end - at < 9:
-        word = words[at - 1]
-        if at < end and _breaks(word):
-            break
-        if (_stops(word) and word.low not in _THE) or word.low.endswith("n't"):
-            at = at if inner == end else inner  # "it doesn't work for the | flight"
-            break
-        at -= 1
-        if word.low in _THE or word.low in _A:
-            if at > 1 and words[at - 1].low in _OF and words[at - 1].low != "that" and not _breaks(words[at - 1]):
-                inner = at
-                at -= 1
-                continue
-            break
-        if "(" in word.before:
-            break
-    while at < end and (words[at].low in _ACTING or words[at].low in _OF or words[at].low == "under"):
-        at += 1
-    return _Span(at, end, 0) if at < end else None
-
-
-def _name_after(words: Sequence[_Word], start: int) -> _Span | None:
-    """The name that begins with a word: up to where its clause ends."""
-    at = start
-    while at < len(words) and at - start < 10:
-        word = words[at]
-        if _stops(word) and not (at == start and word.low in _THE):
-            break
-        if at > start and word.low in _THE and words[at - 1].low not in _OF:
-            break
-        if word.low in _OF and (at + 1 >= len(words) or _stops(words[at + 1]) or _is_exact(words[at + 1])):
-            break
-        if at > start and "(" in word.before:
-            break
-        at += 1
-        if word.after:
-            break
-    while at > start and words[at - 1].low in _OF:
-        at -= 1
-    return _Span(start, at, 0) if at > start and not (at == start + 1 and words[start].low in _THE) else None
-
-
-_DIGIT = re.compile(r"\d")
-_MARKED = re.compile(r"\w[/_@\\#:+-]\w|^[/~\\$€£#@.]\S|\w\.\w|[a-z][A-Z]")
-_NUMBER = re.compile(r"[$€£¥~]?\d[\d.,:]*(?:%|[a-zA-Z]{1,3})?$")
-_UNIT_STOPS = _NO_NAME | word_set(
-    "for as of or and to at on in with late ago long old more less so sharp instead from until since "
-    "after before by per"
-)
 _MONTH = re.compile(
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
     r"nov(?:ember)?|dec(?:ember)?|(?:mon|tues|wednes|thurs|fri|satur|sun)day|tomorrow|today)$"
 )
-_PARTICLES = word_set("am do de da del di von van der den la le of at by and & the y")
-_NOT_NAMES = word_set(
-    "one i i'm i'll i've i'd ok okay yes no the a an this that it its it's we you they he she and but so if when not "
-    "my our "
-    "thanks please also just never always good great nice"
-)
-_TITLES = word_set("mr mrs ms dr prof")
-
-
-def _is_exact(word: _Word) -> bool:
-    if word.low.endswith(("'s", "s'")):
-        return False
-    return _DIGIT.search(word.text) is not None or '"' in word.before or "`" in word.before or "“" in word.before
-
-
-_ADJECTIVE = re.compile(
-    r"^[a-z]+(?:-[a-z]+)*-(?:\w*(?:ed|ing|ly|able|ible|ful)|free|only|based|wide|safe|ready|time|term|to|up|off)$"
-)
-
-
-def _is_marked(word: _Word) -> bool:
-    return _is_exact(word) or (
-        _MARKED.search(word.text) is not None and "'" not in word.text and not _ADJECTIVE.search(word.low)
-    )
-
-
-def _is_named(word: _Word) -> bool:
-    return word.low in _TITLES or (word.text[0].isupper() and word.low not in _NOT_NAMES and not _stops(word))
-
-
-_FILLERS = word_set(
-    "let's say up down now currently still actually just set at on in under called named to be exactly really only with"
-)
-
-
-def _value_at(words: Sequence[_Word], start: int, *, fill: bool = True) -> _Span | None:
-    """The value that begins with a word, perhaps after "now" or "set to"."""
-    at = start
-    while fill and at < len(words) and words[at].low in _FILLERS and not words[at].after.strip("\"'`"):
-        at += 1
-    if at >= len(words):
-        return None
-    first = words[at]
-    if first.before[:1] in '"“`' and first.before:
-        return _quoted(words, at)
-    article = first.low in _A or first.low == "the"
-    head = at + 1 if article and at + 1 < len(words) else at
-    word = words[head]
-    if not article and _NUMBER.match(word.text):
-        return _Span(at, _unit_end(words, at), EXACT)
-    if word.low in ("n", "p") and head + 2 < len(words) and words[head + 1].text == "=":
-        return _Span(at, head + 3, EXACT)
-    if word.low.endswith(("'s", "s'")):
-        return None
-    if _is_named(word) or (word.text[0].isupper() and _is_marked(word)):
-        return _named(words, at, head)
-    if _is_marked(word) and (not article or _is_exact(word)):
-        return _Span(at, head + 1, EXACT)
-    return _loose(words, at, head)
-
-
-def _quoted(words: Sequence[_Word], at: int) -> _Span | None:
-    for end in range(at, min(at + 12, len(words))):
-        if any(c in '"”`' for c in words[end].after):
-            return _Span(at, end + 1, EXACT)
-    return None
-
-
-def _unit_end(words: Sequence[_Word], at: int) -> int:
-    """Where a number with its unit ends: "1,240", "8 520 words", "2 per year", "9 to 17", "euros a head"."""
-    end = at + 1
-    while end < len(words) and end - at < 6 and not words[end - 1].after:
-        low = words[end].low
-        joins = low in ("to", "a", "an", "per", "x") and end + 1 < len(words)
-        if joins and low == "to" and (end > at + 1 or not _DIGIT.match(words[end + 1].low)):
-            break
-        if not joins and (low in _UNIT_STOPS or not (low.isalpha() or _NUMBER.match(low) or "-" in low)):
-            break
-        end += 1
-    return end
-
-
-def _named(words: Sequence[_Word], at: int, head: int) -> _Span:
-    end, exact = head + 1, EXACT if _is_marked(words[head]) else NAMED
-    while end < len(words) and end - head < 6 and not words[end - 1].after.strip("."):
-        word, ended = words[end], words[end - 1].after.startswith(".")
-        if ended and words[end - 1].low not in _TITLES:
-            break
-        if _is_named(word) or _NUMBER.match(word.text) or word.low == "&":
-            end += 1
-        elif word.low in _PARTICLES and end + 1 < len(words) and _is_named(words[end + 1]) and not word.after:
-            end += 2
-        elif word.low.isalpha() and end == head + 1 and word.low.endswith(("ion", "model", "test", "plan")):
-            end += 1
-        else:
-            break
-    if any(_DIGIT.search(w.text) for w in words[head:end]):
-        exact = EXACT
-    return _Span(at, end, exact)
-
-
-def _loose(words: Sequence[_Word], at: int, head: int) -> _Span | None:
-    end = head
-    while end < len(words) and end - head < 4 and words[end].low not in _NO_NAME and words[end].low not in _OF:
-        end += 1
-        if words[end - 1].after:
-            break
-    return _Span(at, end, LOOSE) if end > head else None
-
-
 _IS = word_set("stands sits lies is are be became becomes become equals reads stays remains being means -> => → =")
 _ARROWS = word_set("-> => →")
 _WAS = word_set("was were")
@@ -309,39 +101,20 @@ _CHANGES = re.compile(
 )
 
 
-def _antecedent(words: Sequence[_Word], end: int) -> _Span | None:
-    """The thing with an article that was named last before a word."""
-    for at in range(end - 1, -1, -1):
-        owner = words[at].low.endswith(("'s", "s'")) and words[at].text[0].isupper()
-        if owner or (words[at].low in _THE and words[at].low not in ("that", "this", "these", "those")):
-            start = at
-            while owner and start > 0 and _is_named(words[start - 1]) and not words[start - 1].after:
-                start -= 1
-            while start > 1 and words[start - 1].low in _OF and words[start - 2].low not in _NO_NAME | _ACTING:
-                before = _name_before(words, start - 1)
-                if before is None or words[before.start].low not in _THE:
-                    break
-                start = before.start
-            found = _name_after(words, start)
-            if found is not None and found.end <= end:
-                return found
-    return None
-
-
 class _Reading:
     """One sentence, and what its words say."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.words = _words(text)
+        self.words = words_of(text)
         self.low = plain(text)
         self.changes = _CHANGES.search(self.low) is not None
 
-    def cut(self, span: _Span) -> str:
+    def cut(self, span: Span) -> str:
         words = self.words
         return self.text[words[span.start].start : words[span.end - 1].end]
 
-    def term(self, subject: _Span | None, value: _Span | None, former: str = "", *, sure: bool = True) -> Term | None:
+    def term(self, subject: Span | None, value: Span | None, former: str = "", *, sure: bool = True) -> Term | None:
         if subject is None or value is None or (value.start < subject.end and subject.start < value.end):
             return None
         called = name(self.cut(subject))
@@ -357,97 +130,97 @@ class _Reading:
                 if word.low in joins:
                     yield read(self, at)
         yield from (self.colon(at) for at, word in enumerate(self.words) if ":" in word.after)
-        yield from (self.about(at) for at, w in enumerate(self.words) if w.low in _ABOUT and _begins(self.words, at))
+        yield from (self.about(at) for at, w in enumerate(self.words) if w.low in _ABOUT and begins_at(self.words, at))
         yield from (self.given_for(at) for at, word in enumerate(self.words) if word.low in ("for", "as"))
 
     def moved(self, to: int) -> Term | None:
         """ "Change S to V", "S has moved from X to V"."""
         words = self.words
         verb = next((v for v in range(to - 1, max(-1, to - 14), -1) if words[v].low in _CHANGING), None)
-        if verb is None or any(_breaks(w) for w in words[verb:to]):
+        if verb is None or any(breaks(w) for w in words[verb:to]):
             return None
-        value = _value_at(words, to + 1)
+        value = value_at(words, to + 1)
         if value is None or (value.exact == LOOSE and words[verb].low not in _SETTING):
             return None
         origin = next((n for n in range(verb + 1, to) if words[n].low == "from"), to)
-        left = _value_at(words[:to], origin + 1) if origin < to else None
+        left = value_at(words[:to], origin + 1) if origin < to else None
         ranges = [n for n in range(origin, len(words)) if words[n].low == "to"] if left is not None else []
         if len(ranges) == 3 and to != ranges[1]:
             return None
         if left is not None and not alike(self.cut(left), self.cut(value)):
             origin = to  # "the order from May"
-        former = self.cut(_Span(origin + 1, to, 0)) if origin + 1 < to else ""
+        former = self.cut(Span(origin + 1, to, 0)) if origin + 1 < to else ""
         end = origin
         while end > verb + 1 and words[end - 1].low in ("back", "up", "down", "out", "over"):
             end -= 1
         if end > verb + 1:
-            return self.term(_name_after(words[:end], verb + 1), value, former)
+            return self.term(name_after(words[:end], verb + 1), value, former)
         while verb > 0 and words[verb - 1].low in _AUXILIARY:
             verb -= 1
-        return self.term(_name_before(words, verb), value, former)
+        return self.term(name_before(words, verb), value, former)
 
     def copula(self, at: int) -> Term | None:
         """ "S is V", "V is S", "…, it's V"."""
         words = self.words
-        value = _value_at(words, at + 1)
+        value = value_at(words, at + 1)
         end = at
         if words[at].low == "=" and at > 0 and len(words[at - 1].low) == 1:
             return None  # "n = 140" is a value
-        while end > 0 and (words[end - 1].low in _MODAL or _ends_up(words, end)):
+        while end > 0 and (words[end - 1].low in _MODAL or ends_up(words, end)):
             end -= 1
         if (
             words[at].low == "that's"
             and (first := self.value_before(at))
             and first.exact > LOOSE
-            and _the(words, at + 1)
+            and the(words, at + 1)
         ):
-            return self.term(_name_after(words, at + 1), first)
+            return self.term(name_after(words, at + 1), first)
         if words[at].low in _ITS or (end > 0 and words[end - 1].low in ("it", "that", "this")):
-            subject = _antecedent(words, at if words[at].low in _ITS else end - 1)
+            subject = antecedent(words, at if words[at].low in _ITS else end - 1)
             return self.checked(subject, value)
-        if end > 0 and _breaks(words[end - 1]) and words[end - 1].after[:1] == ",":
-            return self.checked(_antecedent(words, end), value)  # "the inbound one, on the other hand, is V"
-        subject = _name_before(words, end)
+        if end > 0 and breaks(words[end - 1]) and words[end - 1].after[:1] == ",":
+            return self.checked(antecedent(words, end), value)  # "the inbound one, on the other hand, is V"
+        subject = name_before(words, end)
         first = self.value_before(end)
         if words[at].low in _ARROWS and first and first.start > 0 and ":" in words[first.start - 1].after:
-            return self.term(_name_before(words, first.start), value, self.cut(first))  # "S: X → V"
+            return self.term(name_before(words, first.start), value, self.cut(first))  # "S: X → V"
         if (
             first
             and first.exact > LOOSE
             and words[at].low in ("is", "are", "be")
-            and _the(words, at + 1)
+            and the(words, at + 1)
             and (not value or value.exact == LOOSE)
         ):
-            return self.term(_name_after(words, at + 1), first)
+            return self.term(name_after(words, at + 1), first)
         if first and first.exact == EXACT and first.end == first.start + 1 and value and value.exact == NAMED:
-            return self.term(_name_after(words, at + 1), first)  # "4711 is Miller's number"
-        if subject is None or not (_the(words, subject.start) or _begins(words, subject.start)):
-            subject = _antecedent(words, end) or subject
+            return self.term(name_after(words, at + 1), first)  # "4711 is Miller's number"
+        if subject is None or not (the(words, subject.start) or begins_at(words, subject.start)):
+            subject = antecedent(words, end) or subject
         return self.checked(subject, value)
 
     def no_longer(self, at: int) -> Term | None:
         """ "S is no longer X but V", "not X but V is S"."""
         words = self.words
         but = next((n for n in range(at + 2, min(at + 14, len(words))) if words[n].low == "but"), None)
-        former = _value_at(words, at + 1 + (words[at + 1].low in ("longer", "be", "use")) if but else len(words))
+        former = value_at(words, at + 1 + (words[at + 1].low in ("longer", "be", "use")) if but else len(words))
         if but is None or former is None or former.end > but:
             return None
-        value = _value_at(words, but + 1)
+        value = value_at(words, but + 1)
         end = at
         while end > 0 and words[end - 1].low in _MODAL | _IS:
             end -= 1
-        subject = _name_before(words, end) or _antecedent(words, but) or _antecedent(words, len(words))
+        subject = name_before(words, end) or antecedent(words, but) or antecedent(words, len(words))
         if subject is not None and value is not None and subject.start < value.end and subject.end > value.start:
             return None
         return self.term(subject, value, self.cut(former))
 
-    def checked(self, subject: _Span | None, value: _Span | None) -> Term | None:
+    def checked(self, subject: Span | None, value: Span | None) -> Term | None:
         """A value that does not look like one has to be said to change, or to be of the sort of its subject."""
         if subject is None or value is None:
             return None
         if value.exact == LOOSE:
             same = self.words[value.end - 1].low == self.words[subject.end - 1].low
-            if not (same or (_CHANGED_NOW.search(self.low) and self.words[subject.start].low in _THE)):
+            if not (same or (_CHANGED_NOW.search(self.low) and self.words[subject.start].low in THE)):
                 return None
             if _NO_VALUE.match(self.words[value.start].low):
                 return None
@@ -456,23 +229,23 @@ class _Reading:
     def was(self, at: int) -> Term | None:
         """ "S was X, but we go with V now"."""
         words = self.words
-        former = _value_at(words, at + 1)
+        former = value_at(words, at + 1)
         if _SO_FAR.search(self.low):
-            return self.checked(_name_before(words, at), former)
+            return self.checked(name_before(words, at), former)
         if former is None or not words[former.end - 1].after:
             return None
         for then in range(former.end, len(words)):
             if words[then].low in ("with", "use", "take", "to", "is", "be", "it's"):
-                value = _value_at(words, then + 1)
+                value = value_at(words, then + 1)
                 if value is not None and (value.exact > LOOSE or words[then].low == "with"):
-                    return self.term(_name_before(words, at), value, self.cut(former))
+                    return self.term(name_before(words, at), value, self.cut(former))
         return None
 
     def given_for(self, at: int) -> Term | None:
         """ "V for S", "use V as S"."""
         words = self.words
         value = self.value_before(at)
-        subject = _name_after(words, at + 1)
+        subject = name_after(words, at + 1)
         if value is None or subject is None:
             return None
         verb = words[value.start - 1].low if value.start > 0 else ""
@@ -489,21 +262,21 @@ class _Reading:
     def replaces(self, at: int) -> Term | None:
         """ "V replaces X as S", "replace S with V", "swap X for V as S"."""
         words = self.words
-        first, former = self.value_before(at), _value_at(words, at + 1)
+        first, former = self.value_before(at), value_at(words, at + 1)
         if former is None or former.end >= len(words):
             return None
         if first is not None and first.exact > LOOSE and words[former.end].low in ("as", "for"):
-            return self.term(_name_after(words, former.end + 1), first, self.cut(former))
+            return self.term(name_after(words, former.end + 1), first, self.cut(former))
         join = next((n for n in range(at + 2, min(at + 10, len(words))) if words[n].low in ("with", "for", "by")), None)
-        value = _value_at(words, join + 1) if join is not None else None
+        value = value_at(words, join + 1) if join is not None else None
         if join is None or value is None or value.exact == LOOSE:
             return None
-        left = _value_at(words[:join], at + 1)
+        left = value_at(words[:join], at + 1)
         if left is None or left.exact == LOOSE:
-            return self.term(_name_after(words[:join], at + 1), value)
+            return self.term(name_after(words[:join], at + 1), value)
         then = value.end
         if then < len(words) and words[then].low in ("as", "for") and not words[then - 1].after:
-            return self.term(_name_after(words, then + 1), value, self.cut(left))
+            return self.term(name_after(words, then + 1), value, self.cut(left))
         return None
 
     def it_is(self, at: int) -> Term | None:
@@ -512,9 +285,9 @@ class _Reading:
         if at + 1 >= len(words) or words[at + 1].low not in ("is", "will", "shall") or at + 4 < len(words):
             return None
         value = self.value_before(at)
-        return self.term(_antecedent(words, value.start), value) if value is not None else None
+        return self.term(antecedent(words, value.start), value) if value is not None else None
 
-    def value_before(self, end: int) -> _Span | None:
+    def value_before(self, end: int) -> Span | None:
         """The value that ends before a word: it begins after the verb that chooses it, or its clause does."""
         words = self.words
         if end > 1 and words[end - 1].low == "down":
@@ -524,10 +297,10 @@ class _Reading:
         for start in range(max(0, end - 7), end):
             if words[start].low in _CHOOSING and start + 1 < end:
                 continue
-            begins = start == 0 or _breaks(words[start - 1]) or words[start - 1].low in _CHOOSING | _STARTS
+            begins = start == 0 or breaks(words[start - 1]) or words[start - 1].low in _CHOOSING | _STARTS
             equation = words[start].low in ("n", "p") and start + 2 < end
-            if begins or equation or _is_marked(words[start]) or _is_named(words[start]):
-                value = _value_at(words, start, fill=False)
+            if begins or equation or is_marked(words[start]) or is_named(words[start]):
+                value = value_at(words, start, fill=False)
                 if value is not None and value.end == end and (begins or value.exact > LOOSE):
                     return value
         return None
@@ -535,40 +308,40 @@ class _Reading:
     def colon(self, at: int) -> Term | None:
         """ "S: V", "S had to change: V"."""
         words = self.words
-        value = _value_at(words, at + 1)
+        value = value_at(words, at + 1)
         end = at + 1
         while end > 0 and words[end - 1].low in _CHANGING | _AUXILIARY | _SETTLED:
             end -= 1
-        subject = _name_before(words, end)
+        subject = name_before(words, end)
         if subject is None or value is None or "=" in self.words[value.start].text:
             return None
         changed = end <= at
-        starts = subject.start == 0 or _breaks(words[subject.start - 1])
-        starts = starts or all(w.low in _LEADING or _breaks(w) for w in words[: subject.start])
-        there = words[subject.start].low in _THE
+        starts = subject.start == 0 or breaks(words[subject.start - 1])
+        starts = starts or all(w.low in LEADING or breaks(w) for w in words[: subject.start])
+        there = words[subject.start].low in THE
         if value.exact == LOOSE and not (changed or (starts and self.changes) or self._of_its_sort(subject, value)):
             return None
         ends = value.end == len(words) or bool(words[value.end - 1].after) or value.exact == EXACT
         return self.term(subject, value) if (starts or there or changed) and ends else None
 
-    def _of_its_sort(self, subject: _Span, value: _Span) -> bool:
+    def _of_its_sort(self, subject: Span, value: Span) -> bool:
         return self.words[value.end - 1].low == self.words[subject.end - 1].low
 
     def made(self, at: int) -> Term | None:
         """ "Make S V"."""
         words = self.words
-        if at + 2 >= len(words) or words[at + 1].low not in _THE - {"that", "this"}:
+        if at + 2 >= len(words) or words[at + 1].low not in THE - {"that", "this"}:
             return None
         for start in range(at + 3, min(at + 9, len(words))):
-            value = _value_at(words, start, fill=False)
+            value = value_at(words, start, fill=False)
             ends = value is not None and (value.end == len(words) or bool(words[value.end - 1].after))
-            if words[start].low in _THE and words[start - 1].low in _OF:
+            if words[start].low in THE and words[start - 1].low in OF:
                 continue
-            marked = _the(words, start) or _is_marked(words[start])
+            marked = the(words, start) or is_marked(words[start])
             marked = marked or (len(words[start].low) == 1 and start + 2 < len(words))
-            if value is not None and ends and (marked or _is_named(words[start])):
-                return self.term(_Span(at + 1, start, 0), value)
-            if words[start].low in _NO_NAME:
+            if value is not None and ends and (marked or is_named(words[start])):
+                return self.term(Span(at + 1, start, 0), value)
+            if words[start].low in NO_NAME:
                 return None
         return None
 
@@ -576,57 +349,43 @@ class _Reading:
         """ "For S, use V", "about S: V now", "for S we're going with V"."""
         words = self.words
         start = at + 1 + (words[at].low == "as" and at + 1 < len(words) and words[at + 1].low == "for")
-        subject = _name_after(words, start)
+        subject = name_after(words, start)
         if subject is None:
             return None
         then = subject.end
         for verb in range(then, min(then + 9, len(words))):
             if words[verb].low in _CHOOSING | {"say", "be", "is", "it's", "agreed", "to"}:
-                value = _value_at(words, verb + 1)
+                value = value_at(words, verb + 1)
                 if value is None or _NO_VALUE.match(words[value.start].low):
                     continue
                 if value.exact == LOOSE and (words[value.start].low in _CHOOSING or not self.changes):
                     continue
                 return self.term(subject, value)
-        value = _value_at(words, then)
+        value = value_at(words, then)
         return self.term(subject, value) if value is not None and value.exact > LOOSE else None
 
     def beside(self) -> Term | None:
         """The one exact value, with what stands before it or is named last: "order number A-12", "the flag (exp_2)"."""
         words = self.words
-        spans = [v for n in range(len(words)) if _is_exact(words[n]) and (v := self._exactly_at(n)) is not None]
+        spans = [v for n in range(len(words)) if is_exact(words[n]) and (v := self._exactly_at(n)) is not None]
         apart = [s for n, s in enumerate(spans) if n == 0 or s.start >= spans[n - 1].end]
         if len(apart) != 1:
             return None
         value = apart[0]
-        subject = _name_before(words, value.start)
-        if subject is None or words[subject.start].low in _ACTING:
-            subject = _antecedent(words, value.start) or _antecedent(words, len(words))
+        subject = name_before(words, value.start)
+        if subject is None or words[subject.start].low in ACTING:
+            subject = antecedent(words, value.start) or antecedent(words, len(words))
         if subject is not None and subject.end > value.start and subject.start < value.start:
-            subject = _Span(subject.start, value.start, 0)
+            subject = Span(subject.start, value.start, 0)
         return self.term(subject, value, sure=False)
 
-    def _exactly_at(self, at: int) -> _Span | None:
+    def _exactly_at(self, at: int) -> Span | None:
         words = self.words
-        if at > 0 and _is_named(words[at - 1]) and not words[at - 1].after and at > 1 and _NUMBER.match(words[at].text):
-            value = _value_at(words, at - 1, fill=False)
+        if at > 0 and is_named(words[at - 1]) and not words[at - 1].after and at > 1 and NUMBER.match(words[at].text):
+            value = value_at(words, at - 1, fill=False)
         else:
-            value = _value_at(words, at, fill=False)
+            value = value_at(words, at, fill=False)
         return value if value is not None and value.exact == EXACT else None
-
-
-def _the(words: Sequence[_Word], at: int) -> bool:
-    return at < len(words) and (words[at].low in _THE or words[at].low in _A)
-
-
-def _ends_up(words: Sequence[_Word], end: int) -> bool:
-    """Whether "ended up" or "turned out" stands before a word."""
-    return end > 1 and words[end - 1].low in ("up", "out") and words[end - 2].low in ("ended", "turned", "turns")
-
-
-def _begins(words: Sequence[_Word], at: int) -> bool:
-    """Whether a clause begins with that word."""
-    return at == 0 or _breaks(words[at - 1]) or words[at - 1].low in _LEADING or words[at - 1].low == "that"
 
 
 _MODAL = word_set(
@@ -635,10 +394,6 @@ _MODAL = word_set(
 )
 _STARTS = word_set("so that's and but then ok okay now maybe rather actually no wait sorry of than about")
 _ABOUT = word_set("for about regarding concerning re on as with")
-_LEADING = word_set(
-    "and but so also oh ok okay well right then btw fyi ps hm hmm actually sorry now please wait no yes ah hi hey new "
-    "update correction note one more thing as just one again correction"
-)
 _NO_SUBJECT = re.compile(
     r"(?:thing|point|idea|question|problem|way|time|reason|everything|something|anything|nothing|one|it|that|this|"
     r"which|who|what|here|there|best|worst|same|only|following|reference|records?|rules?|decisions?|goal|policy|"
@@ -704,24 +459,24 @@ def _former(low: str, found: Term) -> str:
 def shape(value: str) -> str:
     """What sort of value it is: the same for two dates, for two flights, for two sums."""
     signs = []
-    for word in _words(value):
+    for word in words_of(value):
         if _MONTH.match(word.low):
             signs.append("month")
-        elif _NUMBER.match(word.text):
+        elif NUMBER.match(word.text):
             signs.append("$0" if word.text[0] in "$€£¥" else "0:0" if ":" in word.text else "0")
-        elif _is_marked(word) and not word.text.replace("-", "").isalpha():
+        elif is_marked(word) and not word.text.replace("-", "").isalpha():
             signs.append("code")
         elif word.text[0].isupper():
             signs.append("A")
-        elif word.low not in _THE and word.low not in _A:
+        elif word.low not in THE and word.low not in A:
             signs.append("unit" if signs[-1:] == ["0"] else "a")
     return " ".join(dict.fromkeys(signs))
 
 
 def is_value(text: str) -> bool:
     """Whether it is an exact value or a name, and nothing else."""
-    words = _words(text)
-    value = _value_at(words, 0, fill=False) if words else None
+    words = words_of(text)
+    value = value_at(words, 0, fill=False) if words else None
     return value is not None and value.exact > LOOSE and value.end == len(words)
 
 

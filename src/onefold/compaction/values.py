@@ -8,8 +8,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from onefold.compaction.orders import LIMIT_NOUN, limit_name
+from onefold.compaction.spans import EXACT
 from onefold.compaction.subjects import Made, Sentence, name, plain, word_set
-from onefold.compaction.terms import EXACT, Term, term
+from onefold.compaction.terms import Term, term
 
 _URL = re.compile(
     r"\b(?:https?|ftp|ssh|s3|gs|git|postgres(?:ql)?|mysql|redis|amqp|mongodb|file)://[^\s<>\"'`|\\^{}]{2,300}"

@@ -20,7 +20,7 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from functools import partial
 
 from onefold.errors import (
@@ -34,18 +34,18 @@ from onefold.errors import (
     TooLarge,
 )
 from onefold.journal import fold, reading, view
+from onefold.journal.bodies import NOTHING, paid, same_content, told
 from onefold.journal.fold import boundary
 from onefold.journal.leases import PatientLeases
 from onefold.journal.refusals import check_name, conflict, known_word, lost, may_compact, own, refused
 from onefold.journal.seam import Backend, InUse, Taken, Transaction
 from onefold.journal.verify import heal
 from onefold.journal.view import known
-from onefold.messages import digest, encode
+from onefold.messages import encode
 from onefold.model import (
     ALIAS,
     CANCELLED,
     COMMITTED,
-    ERASED,
     FAILED,
     INPUT_QUEUED,
     JOINED,
@@ -67,7 +67,6 @@ from onefold.model import (
     Ids,
     Json,
     Keeper,
-    KeyUse,
     Lease,
     Record,
     Requested,
@@ -85,7 +84,6 @@ SUMMARY_LIMIT = 1 << 20
 AUTOMATIC_FAILURES = 3
 GROWTH = 1.2
 CLAIMABLE_AT_ONCE = 32
-_NOTHING = Spent()
 
 
 class AliasTaken(Taken):
@@ -138,7 +136,7 @@ class Journal:
         def work(tx: Transaction) -> Appended:
             state = tx.session(session) or known(tx, session)
             if key is not None and (use := tx.key(session, key)) is not None:
-                if not _same_content(tx, session, use, drafts):
+                if not same_content(tx, session, use, drafts):
                     raise conflict(session, key, use)
                 return Appended(tuple(range(use.first, use.first + use.count)), duplicate=True)
             if turn is not None and state.turn != turn.number:
@@ -399,9 +397,9 @@ class Journal:
                 raise refused(
                     CommitRefused, claim, f"not all it keeps, {list(kept)}, are messages in view before its cut"
                 )
-            body = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2, **_paid(made.spent)}
+            body = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2, **paid(made.spent)}
             moved = boundary(base, state, source="compaction", cut=at, kept=list(kept))
-            moved |= {"compaction": current.id, **_told(made, facts)}
+            moved |= {"compaction": current.id, **told(made, facts)}
             moved["tokens_after"] = view.size(
                 tx, claim.session, cut=at, last=state.last, kept=kept, hidden=base.hidden, told=moved
             )
@@ -430,7 +428,7 @@ class Journal:
         retry_after: float | None,
         *,
         refusal: str | None = None,
-        spent: Spent = _NOTHING,
+        spent: Spent = NOTHING,
     ) -> Compaction:
         """Ends this attempt, if the claim is the newest. Without `retry_after`, or attempts left, it ends the whole.
 
@@ -446,7 +444,7 @@ class Journal:
             final = retry_after is None or current.attempts >= current.attempts_allowed
             cause = error.encode("utf-8", "replace").decode()  # for people, and never refused for its text
             body = {"compaction": current.id, "attempt": current.attempts, "cause": cause, "final": final}
-            body |= {**({"refusal": refusal} if refusal else {}), **_paid(spent)}
+            body |= {**({"refusal": refusal} if refusal else {}), **paid(spent)}
             if not final:
                 wait = retry_after or 0.0
                 body |= {"retry_after": wait, "not_before": round(tx.now + wait, 6)}
@@ -592,30 +590,5 @@ def _compaction(tx: Transaction, session: str, id: str) -> Compaction:
     return found
 
 
-def _same_content(tx: Transaction, session: str, use: KeyUse, drafts: Sequence[Draft]) -> bool:
-    """Whether a key stands for just this. Of what was erased, only the kind is known any more."""
-    if use.digest == ERASED:
-        first = tx.record(session, use.first)
-        return first is not None and drafts[0].kind in (first.kind, first.body.get("was"))
-    running = ""
-    for d in drafts:
-        running = digest(running, d.kind, d.format, d.body)
-    return running == use.digest
-
-
 def _worn_out(state: SessionState) -> bool:
     return state.failures >= AUTOMATIC_FAILURES and state.tokens < state.failed_tokens * GROWTH
-
-
-def _told(made: Summary, facts: Sequence[Fact]) -> dict[str, Json]:
-    """What a segment says of all that is before its cut."""
-    told: dict[str, Json] = {"summary": made.text, "by": made.by}
-    if facts:
-        told["facts"] = [list(astuple(f)) for f in facts]
-    if made.instead_of:
-        told["instead_of"] = list(made.instead_of)
-    return told
-
-
-def _paid(spent: Spent) -> dict[str, Json]:
-    return {} if spent == _NOTHING else {"spent": asdict(spent)}

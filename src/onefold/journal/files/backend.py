@@ -113,7 +113,7 @@ class FilesBackend(Writing):
 
     def _read(self, work: Callable[[Transaction], T], *, sure: bool) -> T:
         self._check_open()
-        with self._translated(), self._reader() as connection:
+        with self._translated(), self._readers.one() as connection:
             tx = FilesTransaction(connection, self._clock(), None, self._disk, self._root, sure=sure)
             connection.execute("begin")
             try:
@@ -129,13 +129,32 @@ class FilesBackend(Writing):
         found = super().examine(fix)
         with self._writing, self._alone():
             self._catch_up(self._differences())
-            with self._reader() as connection:
+            with self._readers.one() as connection:
                 tx = self._view(connection)
                 found += [
-                    (f"session {session!r}: {layout.folder_name(session)}/{why}", "files as they were written", False)
+                    (
+                        f"session {session!r} in {layout.folder_name(session)}: {why}",
+                        "files as they were written",
+                        False,
+                    )
                     for session, why in tx.run("damaged")
                 ]
+                found += [(why, "files of sessions", False) for why in self._strays(tx)]
         return found
+
+    def _strays(self, tx: FilesTransaction) -> Iterator[str]:
+        """Files that nothing reads, though they look like files of sessions."""
+        for folder in making.folders(self._disk, self._root, self._names):
+            session = self._session_of(folder)
+            if session is None:
+                if (why := making.foreign(folder)) is not None:
+                    yield f"{folder.path.name}: {why}"
+            elif tx.session(session) is not None:
+                known = {segment.base or 0 for segment in tx.segments(session)}
+                for base in folder.bases():
+                    if base not in known and not tx.run("damage_of", session):
+                        name = f"{folder.path.name}/{layout.file_name(base)}"
+                        yield f"session {session!r}: {name}: it follows no segment of the session; it is left alone"
 
     def scrub(self, *, whole: bool = False) -> bool:
         self._check_open()
@@ -153,7 +172,7 @@ class FilesBackend(Writing):
         session = self._session_of(folder)
         if session is None:
             return False
-        with self._reader() as connection:
+        with self._readers.one() as connection:
             gone = self._view(connection).deleted(session) == session
         if gone:
             return not self._bury(folder)
@@ -169,7 +188,7 @@ class FilesBackend(Writing):
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[FilesTransaction]:
         """One view of the index while nobody writes: what it says is in the files."""
-        with self._writing, self._alone(), self._translated(), self._reader() as connection:
+        with self._writing, self._alone(), self._translated(), self._readers.one() as connection:
             tx = self._view(connection)
             connection.execute("begin")
             try:

@@ -18,7 +18,7 @@ from onefold.journal import fold
 from onefold.journal.files import layout
 from onefold.journal.files.disk import Disk
 from onefold.journal.files.lines import Line, lines, parsed
-from onefold.journal.files.rows import FilesTransaction, Place
+from onefold.journal.files.rows import TAKE_IT, FilesTransaction, Place
 from onefold.journal.seam import Taken
 from onefold.model import FORK, Ids, SessionState
 
@@ -31,11 +31,13 @@ class Damage:
     """What is wrong with a session's files."""
 
     file: str
+    """Which one; empty if it is the folder."""
     line: int
     why: str
 
     def __str__(self) -> str:
-        return f"{self.file}, line {self.line}: {self.why}" if self.line else f"{self.file}: {self.why}"
+        where = f"{self.file}, line {self.line}" if self.line else self.file
+        return f"{where}: {self.why}" if where else self.why
 
 
 class _Senseless(Exception):
@@ -65,6 +67,11 @@ class Folder:
         return sorted(base for name in self.listing() or () if (base := layout.base_of(name)) is not None)
 
     def session(self) -> str | None:
+        """The session that is kept here; None if none is. A copy of a session's folder under another name is not it."""
+        claimed = self.claimed()
+        return claimed if claimed is not None and layout.folder_name(claimed) == self.path.name else None
+
+    def claimed(self) -> str | None:
         """Whose it is, by the first line of its first file."""
         try:
             fd = self.disk.open(self.path / layout.file_name(0))
@@ -199,7 +206,7 @@ class Reading:
             return f"it is of session {said.session!r}"
         if self._upto is not None and record.number == self._upto.number:
             return self._upto.why
-        pending.append((said, Place(self._base, offset, len(line))))
+        pending.append((said, Place.of(self._base, offset, line)))
         if not said.more:
             for one, at in pending:
                 self._fold(one, at)
@@ -262,7 +269,7 @@ def catch_up(tx: FilesTransaction, folder: Folder, session: str, *, anew: bool =
 def _caught_up(tx: FilesTransaction, folder: Folder, session: str, *, anew: bool) -> Damage | None:
     if folder.listing() is None:
         known = tx.last_number(session)
-        return Damage(folder.path.name, 0, f"its folder is gone, with {known} records") if known else None
+        return Damage("", 0, f"its folder is gone, with {known} records") if known else None
     folder.clear_away()
     if anew:
         tx.forget(session)
@@ -305,10 +312,7 @@ def _first_gone(tx: FilesTransaction, session: str) -> Damage | None:
     ends = tx.ends(session)
     if not last or ends is None or tx.is_there(session, last):
         return None
-    why = (
-        f"record {last}, which was there, is gone or another one. Put the file back as it was; or, to take it as it is "
-        f"now, close the store everywhere and remove {layout.OWN}/{layout.INDEX}"
-    )
+    why = f"record {last}, which was there, is gone or another one. Put the file back as it was. {TAKE_IT}"
     return Damage(layout.file_name(ends[0]), 0, why)
 
 

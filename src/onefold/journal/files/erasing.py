@@ -77,7 +77,7 @@ def places(folder: Folder, base: int) -> Iterator[tuple[int, Place]]:
     try:
         for offset, line in lines(folder.disk, fd):
             with contextlib.suppress(ValueError, TypeError, KeyError):
-                yield parsed(line).record.number, Place(base, offset, len(line))
+                yield parsed(line).record.number, Place.of(base, offset, line)
     finally:
         folder.disk.close(fd)
 

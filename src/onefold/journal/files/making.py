@@ -17,7 +17,7 @@ from onefold.journal.files.disk import Disk
 from onefold.journal.files.rows import FilesTransaction
 from onefold.journal.sqlite import schema
 from onefold.journal.sqlite.backend import BUSY
-from onefold.journal.sqlite.engine import migrations
+from onefold.journal.sqlite.engine import migrations, queries
 from onefold.journal.sqlite.place import APPLICATION, network
 from onefold.model import Ids
 
@@ -25,6 +25,8 @@ log = logging.getLogger("onefold")
 _SAID_EVERY = 1000
 DELETED_END = "deleted_end"
 """A fact of the index: how much of the list of deleted sessions it knows."""
+_PLACES, _WITH_CHECKSUM = "places", "2"
+"""Another fact of it: how it says where lines are."""
 Connect = Callable[[str], apsw.Connection]
 
 
@@ -107,6 +109,7 @@ def is_sound(connect: Connect, path: Path, incarnation: str) -> bool:
                 and schema.version(index) == migrations()[-1][0]
                 and schema.meta(index, "incarnation") == incarnation
                 and not schema.missing(index)
+                and schema.meta(index, _PLACES) == _WITH_CHECKSUM
             )
         finally:
             index.close()
@@ -126,14 +129,15 @@ def build_index(disk: Disk, root: Path, connect: Connect, incarnation: str, name
         index.execute("pragma synchronous = off")
         schema.begin(index)
         schema.migrate(index, path, lambda: incarnation)
+        index.execute(queries()["put_meta"], (_PLACES, _WITH_CHECKSUM))
         index.execute("begin immediate")
         tx = FilesTransaction(index, 0.0, None, disk, root)
         take_deleted(disk, root, tx)
         for seen, folder in enumerate(folders(disk, root, names), start=1):
             session = folder.session()
             if session is None:
-                if folder.bases():
-                    log.warning("%s: its first line does not say which session it is; it is left alone", folder.path)
+                if (why := foreign(folder)) is not None:
+                    log.warning("%s: %s", folder.path, why)
                 continue
             if tx.deleted(session) == session:
                 continue
@@ -184,6 +188,19 @@ def folders(disk: Disk, root: Path, names: Ids) -> Iterator[Folder]:
             path = root / name
             if path.is_dir():
                 yield Folder(disk, path, names)
+
+
+def foreign(folder: Folder) -> str | None:
+    """Why files that look like a session's are none; None if they are not even that."""
+    if not folder.bases():
+        return None
+    claimed = folder.claimed()
+    if claimed is None:
+        return "its first line does not say which session it is; it is left alone"
+    return (
+        f"it says that it is session {claimed!r}, whose folder is called {layout.folder_name(claimed)}; it is left "
+        "alone. Give it that name, or move it out of the store"
+    )
 
 
 def take_deleted(disk: Disk, root: Path, tx: FilesTransaction) -> tuple[list[str], int]:

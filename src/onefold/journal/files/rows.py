@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
+from zlib import crc32
 
 import apsw
 
@@ -23,29 +24,36 @@ _QUERIES = index_queries()
 ADD = _QUERIES["add_record"]
 TOUCH = _QUERIES["touch_session"]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+TAKE_IT = f"Or, to take it as it is now, close the store everywhere and remove {layout.OWN}/{layout.INDEX}"
 _LARGE = 1 << 16
 _RUN = 4 << 20
 """How many bytes of lines that stand side by side are read at once."""
 
 
 class Place(NamedTuple):
-    """Where a line is: the base that its file is named by, the offset in it, and the length."""
+    """Where a line is: the base that its file is named by, the offset in it, the length, and a checksum of the line,
+    by which one that was changed by hand is known."""
 
     base: int
     offset: int
     length: int
+    check: int
+
+    @classmethod
+    def of(cls, base: int, offset: int, line: bytes) -> Place:
+        return cls(base, offset, len(line), crc32(line))
 
     @property
     def end(self) -> int:
         return self.offset + self.length
 
     def __str__(self) -> str:
-        return f"{self.base} {self.offset} {self.length}"
+        return f"{self.base} {self.offset} {self.length} {self.check}"
 
 
 def place(text: str) -> Place:
-    base, offset, length = text.split(" ")
-    return Place(int(base), int(offset), int(length))
+    base, offset, length, check = text.split(" ")
+    return Place(int(base), int(offset), int(length), int(check))
 
 
 class Shifted(Exception):
@@ -116,15 +124,14 @@ class Change:
         return self.opens is None and not self.rewritten and not self.wiped
 
 
-Waiting = tuple[int, Record, tuple[int, int], int]
-"""A row that is not made yet: its session's number, its record, the file in force and where that ended, the length of
-its line."""
+Waiting = tuple[int, Record, tuple[int, int], bytes]
+"""A row that is not made yet: its session's number, its record, the file in force and where that ended, its line."""
 
 
 def row_of_line(waiting: Waiting) -> tuple[Any, ...]:
-    sid, (number, id, kind, at, _, format, header, key, turn, actor), (base, end), length = waiting
-    where = f"{base} {end} {length}"
-    return ((sid << 32) + number, id, kind, at, format, *about(header), key, turn, actor, where)
+    sid, (number, id, kind, at, _, format, header, key, turn, actor), (base, end), line = waiting
+    where = Place.of(base, end, line)
+    return ((sid << 32) + number, id, kind, at, format, *about(header), key, turn, actor, str(where))
 
 
 class Deferred:
@@ -217,7 +224,7 @@ class FilesTransaction(SqliteTransaction):
         change = self.changes[session] = Change()
         ends, line = known.ends[session], written(record, data)
         change.ends, change.first, change.line = ends, (record, data), line
-        index.waiting = known.sids[session], record, ends, len(line)
+        index.waiting = known.sids[session], record, ends, line
 
     def put_session(self, state: SessionState) -> None:
         others = self.known.rows.get(state.id, NEVER)[2]
@@ -233,7 +240,7 @@ class FilesTransaction(SqliteTransaction):
             change.opens = record.body["base"] or 0
         if not change.added and change.opens is None and change.ends is not None and session not in self._earlier:
             change.line = written(record, data)
-            at = f"{change.ends[0]} {change.ends[1]} {len(change.line)}"
+            at = str(Place.of(*change.ends, change.line))
         change.added.append((record, data))
         change.fresh[record.number] = record
         super().add(session, record, at)
@@ -335,6 +342,8 @@ class FilesTransaction(SqliteTransaction):
             raise self._shifted(session, at, f"record {number} cannot be read: {error}") from error
         if record.number != number or record.id != id:
             raise self._shifted(session, at, f"there is record {record.number} where {number} should be")
+        if crc32(line) != at.check:
+            raise self._shifted(session, at, f"record {number} is not as it was written")
         return record
 
     def _text(self, session: str, at: Place, size: int) -> bytes:
@@ -376,5 +385,5 @@ def damaged(error: Shifted, disk: Disk) -> StoreDamaged:
         where = str(error.path)
     return StoreDamaged(
         f"session {error.session!r}: {where}: {error.why}. The file was changed by hand; put it back as it was, or "
-        "restore a backup, and open the store again. Nothing was written"
+        f"restore a backup, and open the store again. {TAKE_IT}. Nothing was written"
     )

@@ -213,7 +213,7 @@ class Segments(Settling):
         for record, data in change.added:
             more -= 1
             line = written(record, data, more=more, session=session if new and not lines else None)
-            tx.put_place(session, record.number, Place(base, end, len(line)))
+            tx.put_place(session, record.number, Place.of(base, end, line))
             lines.append(line)
             end += len(line)
         return b"".join(lines)

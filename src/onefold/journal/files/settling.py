@@ -6,6 +6,7 @@ import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from zlib import crc32
 
 from onefold.journal.files import erasing, layout, making
 from onefold.journal.files.catching import Folder, catch_up
@@ -55,19 +56,22 @@ class Settling(FilesCore):
     def _look_over(self) -> None:
         """Compares every session's files with the index, and catches up where they differ. Only then is the lock taken:
         what others write meanwhile may look like a difference."""
-        with self._reader() as connection:
+        with self._readers.one() as connection:
             known = self._view(connection).run("meta", making.DELETED_END)
         self._deleted_end = int(known[0][0]) if known else 0
         if self._differences():
             with self._alone():
+                before: list[str] = []
                 for _ in range(TRIES):
-                    if not (sessions := self._differences()):
+                    sessions = self._differences()
+                    if not sessions or sessions == before:  # what is damaged stays different
                         return
                     self._catch_up(sessions)
+                    before = sessions
 
     def _differences(self) -> list[str]:
         """Sessions whose files are not what the index says, by what can be seen without reading them whole."""
-        with self._reader() as connection:
+        with self._readers.one() as connection:
             tx = self._view(connection)
             known = {row[0]: row[1:] for row in tx.run("ends")}
             again = [session for session, _ in tx.run("damaged")]
@@ -90,7 +94,7 @@ class Settling(FilesCore):
         """Whose folder it is. One that was being removed may have lost what says so."""
         session = folder.session()
         if session is None and folder.listing() is not None:
-            with self._reader() as connection:
+            with self._readers.one() as connection:
                 gone = self._view(connection).run("gone")
             return next((id for (id,) in gone if layout.folder_name(id) == folder.path.name), None)
         return session
@@ -118,7 +122,7 @@ class Settling(FilesCore):
             hint = layout.head_json(session, at.base, head)
             fd = self._disk.open(f"{folder}/{layout.HEAD}")
             try:
-                return says_id(line, id) and self._disk.read_some(fd, len(hint) + 1) == hint
+                return crc32(line) == at.check and says_id(line, id) and self._disk.read_some(fd, len(hint) + 1) == hint
             finally:
                 self._disk.close(fd)
         except FileNotFoundError:
@@ -154,7 +158,7 @@ class Settling(FilesCore):
             self._lock.doubt()
 
     def _finished(self, session: str) -> bool:
-        with self._reader() as connection:
+        with self._readers.one() as connection:
             tx = self._view(connection)
             rows = tx.run("end_of", session)
         if not rows:

@@ -17,13 +17,15 @@ from typing import Any, TypeVar
 
 import apsw
 
-from onefold.errors import OnefoldError, OutcomeUnknown, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
+from onefold.errors import OnefoldError, OutcomeUnknown, StoreError, StoreTooNew, StoreUnavailable
 from onefold.journal.seam import Transaction
 from onefold.journal.sqlite import schema
 from onefold.journal.sqlite.engine import check_library, queries
+from onefold.journal.sqlite.errors import in_words
 from onefold.journal.sqlite.gate import Gate
 from onefold.journal.sqlite.line import Line, Ticket
 from onefold.journal.sqlite.place import check_place, is_new
+from onefold.journal.sqlite.readers import Readers
 from onefold.journal.sqlite.rows import Known, SqliteTransaction
 from onefold.journal.sqlite.watch import Watch
 from onefold.model import Clock, Ids, random_id, system_clock
@@ -34,7 +36,6 @@ Connect = Callable[[str], apsw.Connection]
 Done = tuple[Ticket, Any, SqliteTransaction]
 
 BUSY = 30_000
-IDLE_READERS = 8
 PAGE_SIZE = 4096
 MOST_STATES = 1000
 CHECKPOINT_PAGES = 1000
@@ -61,7 +62,6 @@ class SqliteBackend:
     # Of the class until they are needed: an object with more than thirty attributes is slower in all of them.
     _to_scrub = False
     """A reader kept the log from being emptied after an erasure."""
-    _forking = False
     _held = False
 
     def __init__(
@@ -102,9 +102,7 @@ class SqliteBackend:
         self._log_pages = 0
         self._seen: int | None = None  # the store's version after this connection's last transaction
         self._known = Known()  # as that transaction, or the one under way, left it
-        self._readers: list[apsw.Connection] = []
-        self._readers_lock = threading.Condition()
-        self._reading = 0
+        self._readers = Readers(self._open_connection)
         self._line = Line(self._run_batch)
         self._writing = threading.Lock()
         self._gate = Gate(f"{self._path}-gate")
@@ -124,7 +122,7 @@ class SqliteBackend:
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         self._check_open()
-        with self._translated(), self._reader() as connection:
+        with self._translated(), self._readers.one() as connection:
             connection.execute("begin")
             try:
                 return work(SqliteTransaction(connection, self._clock()))
@@ -143,14 +141,14 @@ class SqliteBackend:
     def journaled(self) -> Iterator[str]:
         found: str | None = ""
         while found is not None:
-            with self._translated(), self._reader() as connection:
+            with self._translated(), self._readers.one() as connection:
                 row: Any = connection.execute(queries()["journaled"], (found,)).fetchall()[0]
             found = row[0]
             if found is not None:
                 yield found
 
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
-        with self._translated(), self._reader() as connection:
+        with self._translated(), self._readers.one() as connection:
             found = [(line, "ok", False) for (line,) in connection.execute("pragma quick_check") if line != "ok"]
             missing = schema.missing(connection)
         for table in missing:
@@ -164,7 +162,7 @@ class SqliteBackend:
 
     def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
         self._check_open()
-        with self._translated(), self._reader() as connection:
+        with self._translated(), self._readers.one() as connection:
             schema.backup(connection, Path(path), incarnation, progress)
 
     def close(self) -> None:
@@ -174,10 +172,11 @@ class SqliteBackend:
         self._closed = True
         self._watch.close()
         self._gate.close()
-        with self._writing, self._readers_lock:
-            for connection in (*self._readers, *([self._writer] if self._writer else [])):
-                connection.close()
-            self._readers, self._writer, self._single = [], None, None
+        with self._writing:
+            self._readers.close()
+            if self._writer is not None:
+                self._writer.close()
+            self._writer = self._single = None
 
     # ------------------------------------------------------------------ writing
 
@@ -486,31 +485,6 @@ class SqliteBackend:
             with contextlib.suppress(apsw.Error):
                 writer.close()
 
-    @contextlib.contextmanager
-    def _reader(self) -> Iterator[apsw.Connection]:
-        with self._readers_lock:
-            self._readers_lock.wait_for(lambda: not self._forking)
-            self._reading += 1
-            connection = self._readers.pop() if self._readers else None
-        sound = False
-        try:
-            connection = connection or self._open_connection()
-            sound = True
-            yield connection
-        except apsw.Error:
-            sound = False
-            raise
-        finally:
-            with self._readers_lock:
-                keep = sound and len(self._readers) < IDLE_READERS and not self._closed
-                if connection is not None:
-                    if keep:
-                        self._readers.append(connection)
-                    else:
-                        connection.close()
-                self._reading -= 1
-                self._readers_lock.notify_all()
-
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError(f"{self.address} is closed in this process; open it again")
@@ -525,12 +499,7 @@ class SqliteBackend:
         """
         self._held = self._writing.acquire(timeout=FORK_PATIENCE)
         self._watch.let_go()
-        with self._readers_lock:
-            self._forking = True
-            quiet = self._readers_lock.wait_for(lambda: not self._reading, FORK_PATIENCE)
-            while self._readers:
-                with contextlib.suppress(apsw.Error):
-                    self._readers.pop().close()
+        quiet = self._readers.let_go(FORK_PATIENCE)
         if self._held:
             self._discard_writer()
         if not (self._held and quiet):
@@ -538,9 +507,7 @@ class SqliteBackend:
 
     def _go_on(self) -> None:
         """After a fork, in the parent."""
-        with self._readers_lock:
-            self._forking = False
-            self._readers_lock.notify_all()
+        self._readers.go_on()
         self._watch.go_on()
         if self._held:
             self._writing.release()
@@ -550,7 +517,7 @@ class SqliteBackend:
         _inherited.extend((self._writer, self._single, self._readers, self._watch, self._line))
         self._gate.close()
         if not self._closed:
-            self._forking = self._held = self._to_scrub = False
+            self._held = self._to_scrub = False
             self._start()
 
     # ------------------------------------------------------------------ errors
@@ -563,28 +530,7 @@ class SqliteBackend:
             raise self._translate(error) from error
 
     def _translate(self, error: BaseException) -> BaseException:
-        """SQLite's errors in words that say what to do."""
-        if not isinstance(error, apsw.Error):
-            return error
-        kind: type[StoreError] = StoreUnavailable
-        remedy = f"nothing was written ({error})"
-        match error:
-            case apsw.FullError():
-                remedy = "the disk is full; nothing was written. Free some space and try again"
-            case apsw.ReadOnlyError() | apsw.PermissionsError():
-                remedy = "the file or its folder is read-only; nothing was written. Make both writable"
-            case apsw.CantOpenError():
-                remedy = f"the file cannot be opened ({error}). Check that its folder exists and is writable"
-            case apsw.BusyError() | apsw.LockedError():
-                held = f"another process has held the write lock for {BUSY // 1000} s"
-                remedy = f"{held}; nothing was written. Look for one that is stopped"
-            case apsw.NotADBError():
-                kind, remedy = StoreDamaged, "it is no database. Restore it from a backup"
-            case apsw.CorruptError():
-                kind, remedy = StoreDamaged, f"it is damaged ({error}). Run `onefold verify`, or restore a backup"
-            case apsw.IOError():
-                remedy = f"the disk failed ({error}); nothing was written. Check the disk, then try again"
-        return kind(f"store {self.address}: {remedy}")
+        return in_words(self.address, error, BUSY) if isinstance(error, apsw.Error) else error
 
 
 def _pages(ticket: Ticket) -> int:

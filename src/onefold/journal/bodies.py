@@ -1,0 +1,37 @@
+"""What records say of a compaction's summary and its price, and whether a repeated append says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, astuple
+
+from onefold.journal.seam import Transaction
+from onefold.messages import digest
+from onefold.model import ERASED, Draft, Fact, Json, KeyUse, Spent, Summary
+
+NOTHING = Spent()
+
+
+def told(made: Summary, facts: Sequence[Fact]) -> dict[str, Json]:
+    """What a segment says of all that is before its cut."""
+    said: dict[str, Json] = {"summary": made.text, "by": made.by}
+    if facts:
+        said["facts"] = [list(astuple(f)) for f in facts]
+    if made.instead_of:
+        said["instead_of"] = list(made.instead_of)
+    return said
+
+
+def paid(spent: Spent) -> dict[str, Json]:
+    return {} if spent == NOTHING else {"spent": asdict(spent)}
+
+
+def same_content(tx: Transaction, session: str, use: KeyUse, drafts: Sequence[Draft]) -> bool:
+    """Whether a key stands for just this. Of what was erased, only the kind is known any more."""
+    if use.digest == ERASED:
+        first = tx.record(session, use.first)
+        return first is not None and drafts[0].kind in (first.kind, first.body.get("was"))
+    running = ""
+    for d in drafts:
+        running = digest(running, d.kind, d.format, d.body)
+    return running == use.digest
