@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,6 +71,12 @@ def clock() -> StoppedClock:
 @pytest.fixture
 def ids() -> CountedIds:
     return CountedIds()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: many tests wait for a process, a lease or a browser."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_sessionfinish() -> None:

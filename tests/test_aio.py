@@ -328,7 +328,8 @@ async def test_a_follower_ends_when_nothing_came_for_its_time(asession: aio.Sess
 
 @pytest.mark.anyio
 async def test_a_thousand_followers_need_no_thread_each_and_each_wakes_for_its_own_session(astore: aio.Store) -> None:
-    sessions = [await astore.session(f"s{n}") for n in range(1000)]
+    many = 200 if astore.address.startswith("postgresql:") else 1000  # a session takes six exchanges with a server
+    sessions = [await astore.session(f"s{n}") for n in range(many)]
     before, most = threading.active_count(), 0
     awake: list[str] = []
 
@@ -341,9 +342,9 @@ async def test_a_thousand_followers_need_no_thread_each_and_each_wakes_for_its_o
         for session in sessions:
             await tasks.start(follow, session)
         with anyio.fail_after(PATIENCE):
-            while len(astore._bell._listeners) < 1000:
+            while len(astore._bell._listeners) < many:
                 await anyio.lowlevel.checkpoint()
-        for n in (3, 500, 999):
+        for n in (3, many // 2, many - 1):
             await sessions[n].append({"role": "user", "content": f"for {n}"})
         with anyio.fail_after(PATIENCE):
             while len(awake) < 3:
@@ -352,7 +353,7 @@ async def test_a_thousand_followers_need_no_thread_each_and_each_wakes_for_its_o
         most = max(most, threading.active_count())
         tasks.cancel_scope.cancel()
 
-    assert sorted(awake) == ["for 3", "for 500", "for 999"]
+    assert sorted(awake) == sorted(["for 3", f"for {many // 2}", f"for {many - 1}"])
     assert most <= before + MOST + 4
     assert astore._bell._listeners == set()
 
@@ -602,13 +603,14 @@ async def test_turns_of_many_tasks_come_one_after_another(astore: aio.Store, ase
             await anyio.lowlevel.checkpoint()
             await turn.append({"role": "assistant", "content": f"{n} answers"})
 
+    many = 15 if astore.address.startswith("postgresql:") else 40
     async with anyio.create_task_group() as tasks:
-        for n in range(40):
+        for n in range(many):
             tasks.start_soon(write, n)
 
     told = contents([r.body async for r in asession.read(14) if r.kind == "message"])
     assert [a.split()[0] for a in told[::2]] == [b.split()[0] for b in told[1::2]]
-    assert len(told) == 80
+    assert len(told) == 2 * many
     assert await asession.open_turn() is None
 
 

@@ -506,6 +506,22 @@ def test_a_store_of_onefold_is_verified(tmp_path: Path) -> None:
     assert "all mended" in mended.stdout
 
 
+def test_a_onefold_store_of_plain_files_is_verified_too(tmp_path: Path) -> None:
+    folder = tmp_path / "sessions"
+    with onefold.open(f"{folder}/") as opened:
+        opened.session("talk").append({"role": "user", "content": "hello"})
+
+    healthy = run(tmp_path, "doctor", folder)
+    file = folder / "talk" / "0000000000.jsonl"
+    file.write_text(file.read_text().replace("hello", "HELLO"))
+    ill = run(tmp_path, "doctor", folder, "--fix")
+
+    assert "1 session, 2 records: all as the journal says" in healthy.stdout
+    assert [r.returncode for r in (healthy, ill)] == [0, 1]
+    assert "0000000000.jsonl, line 2: record 2 is not as it was written" in ill.stdout.replace("\n", " ")
+    assert "do what they say" in ill.stdout
+
+
 def test_a_path_that_holds_nothing_is_an_error_of_its_own(tmp_path: Path) -> None:
     told = program(tmp_path, "doctor", tmp_path / "nowhere")
 

@@ -366,7 +366,8 @@ def test_a_change_by_hand_is_taken_as_it_is_by_removing_the_index(made: Path, ro
 
 def test_an_index_without_checksums_is_made_anew(made: Path, root: Path) -> None:
     index = apsw.Connection(str(root / layout.OWN / layout.INDEX))
-    for at, where in index.execute("select place, body from records").fetchall():
+    rows: list[Any] = index.execute("select place, body from records").fetchall()
+    for at, where in rows:
         index.execute("update records set body = ? where place = ?", (where.rpartition(" ")[0], at))
     index.execute("delete from meta where name = 'places'")
     index.close()

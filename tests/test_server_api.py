@@ -298,19 +298,20 @@ def test_what_is_attached_and_what_is_followed_is_every_record_once_while_others
     with onefold.open(tmp_path / "agent.db") as store, client_of(store) as client:
         session = store.session("s")
         enough = threading.Event()
+        allowed = threading.Semaphore(20)  # so many in all that one page holds them
 
         def write() -> None:
-            said = 0
-            while not enough.is_set():
-                session.append({"role": "user", "content": f"message {said}"})
-                said += 1
+            while allowed.acquire() and not enough.is_set():
+                session.append({"role": "user", "content": "one more"})
 
         writer = threading.Thread(target=write)
         writer.start()
         try:
             await_record(session, "message", times=20)
             for _ in range(10):
+                allowed.release(60)
                 seen = got(client, "/api/attach", session="s", **EVERYTHING)
+                allowed.release(5)
                 attached = [r["number"] for r in seen["records"]]
                 following = session.follow(seen["follow_from"], idle=PATIENCE)
                 followed = [next(following).number for _ in range(5)]
@@ -320,6 +321,7 @@ def test_what_is_attached_and_what_is_followed_is_every_record_once_while_others
                 assert seen["counters"]["messages"] == seen["follow_from"] - 1
         finally:
             enough.set()
+            allowed.release()
             writer.join(PATIENCE)
 
 

@@ -88,7 +88,8 @@ def _mended(
 def _own(store: Store, *, fix: bool, only: Sequence[str], json: bool) -> None:
     if only:
         raise WrongUse(f"{store.path} is a store of onefold, which is mended whole: leave --only out")
-    verify.command(fix=fix, store=str(store.path), json=json)
+    address = f"files:{store.path}" if store.path.is_dir() else str(store.path)
+    verify.command(fix=fix, store=address, json=json)
 
 
 def _check(only: Sequence[str], findings: Sequence[Finding]) -> None:

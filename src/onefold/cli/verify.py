@@ -52,8 +52,8 @@ def _print(report: Report, left: int, *, fix: bool) -> None:
     elif not left:
         say(f"{looked}: {count(len(report.findings), 'finding')}, all mended", style="green")
     else:
-        fatal = any(f.fatal for f in report.findings)
-        remedy = "restore a backup" if fatal else "mend with `onefold verify --fix`" if not fix else "restore a backup"
+        tried = fix or any(f.fatal for f in report.findings)
+        remedy = "do what they say, or restore a backup" if tried else "`onefold verify --fix` mends what can be mended"
         say(f"{looked}: {count(left, 'finding')} left; {remedy}", style="yellow")
 
 
