@@ -63,10 +63,22 @@ def test_a_missing_store_is_refused_when_it_should_be_there(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_as_path_is_refused(tmp_path: Path) -> None:
-    _refused(tmp_path, r"is a folder; name a file in it")
+def test_a_folder_is_no_sqlite_file(tmp_path: Path) -> None:
+    _refused(f"sqlite:{tmp_path}", r"is a folder; name a file in it")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_there_is_for_plain_files_unless_it_holds_other_things(tmp_path: Path) -> None:
+    with onefold.open(tmp_path) as store:
+        store.session("a").append({"role": "user", "content": "hello"})
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "notes.txt").write_text("mine")
+
+    assert (tmp_path / "a" / "0000000000.jsonl").is_file()
+    _refused(other, r"holds other things, such as notes\.txt")
+    assert [f.name for f in other.iterdir()] == ["notes.txt"]
 
 
 @pytest.mark.parametrize("content", [b"just text\n" * 200, b"SQLite format 3\x00 and then nonsense" * 200, b"x"])

@@ -10,7 +10,7 @@ OWN = ".onefold"
 
 def is_folder(address: str) -> bool:
     """Whether an address means a store of plain files."""
-    return address.startswith("files:") or address.endswith("/") or Path(address, OWN).is_dir()
+    return address.startswith("files:") or address.endswith("/") or Path(address).is_dir()
 
 
 def path_of(address: str) -> Path:
