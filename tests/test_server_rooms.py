@@ -507,6 +507,18 @@ def test_run_with_a_command_that_does_not_exist_says_so_and_ends(tmp_path: Path)
     assert done.stdout == ""
 
 
+def test_run_with_an_agent_that_ends_without_a_word_says_why_and_ends(tmp_path: Path) -> None:
+    """A key that is missing, say: nobody has to look for that in a log in which it is tried again and again."""
+    onefold.open(tmp_path / "agent.db").close()
+
+    done = onefold_run(tmp_path, "--port", "0", "--", "sh", "-c", "echo 'no key: set AGENT_KEY' >&2; exit 3")
+
+    assert done.returncode == 2
+    assert "the agent 'sh' did not answer: it ended with exit code 3" in done.stderr
+    assert "no key: set AGENT_KEY" in done.stderr
+    assert done.stdout == ""
+
+
 def test_run_at_a_port_that_is_taken_says_so_and_starts_no_agent(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with Ran(tmp_path) as served:

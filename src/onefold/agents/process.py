@@ -60,7 +60,7 @@ class Process:
         """What it answered to the session's beginning."""
         self.greeted = asyncio.Event()
         self.tried = asyncio.Event()
-        """Its command was run; or it cannot be, and `cannot` says why."""
+        """It answered for the first time; or it did not, and `cannot` says why."""
         self.cannot: str | None = None
         self.handover = False
         """It knows nothing of what was said: the next prompt has to tell it."""
@@ -138,8 +138,7 @@ class Process:
         except Exception as trouble:  # whatever it answered: the room must not wait for it for ever
             why = _why(trouble)
             if isinstance(trouble, CannotStart):  # it does not get better by trying again and again
-                self._deaths, self.cannot = GIVE_UP, why
-                self.tried.set()
+                self._deaths = GIVE_UP
             child, self._child = self._child, None
             if child is None and self._began_and_ended:
                 return  # its end was heard of already
@@ -147,6 +146,7 @@ class Process:
                 ended = await child.end()
                 why = f"{why} ({ended.cause})" if ended.cause else why
             why = self._room.tape.line(why)
+            self._first(why)
             await self._room.post(self._room.agent_gone, f"the agent could not be started: {why}", {"cause": why})
 
     async def _start(self) -> None:
@@ -163,8 +163,6 @@ class Process:
             on_noise=lambda line: post(room.noise, line),
             on_end=partial(post, self._ended, self._starts),
         )
-        self.cannot = None
-        self.tried.set()
         hello = {
             "protocolVersion": 1,
             "clientCapabilities": {
@@ -177,6 +175,7 @@ class Process:
         self.initialized = _result(await self.ask("initialize", hello), "initialize")
         self._room.compactions.watch(witnesses.family(self.initialized, self.agent.command))
         self.greeted.set()
+        self._first(None)
         how = await self._begin_session()
         await post(self._is_ready, child.pid, how)
 
@@ -262,9 +261,16 @@ class Process:
         self._child = None
         cause = self._room.tape.line(ended.cause)  # it has the last lines of stderr
         body: dict[str, Json] = {"code": ended.code, "signal": ended.signal, "cause": cause}
+        self._first(f"the agent {self.agent.name!r} did not answer: {cause}")
         await self._room.agent_gone(cause, body)
 
     _began_and_ended = False
+
+    def _first(self, cannot: str | None) -> None:
+        """How its first start went, for who waits for that."""
+        if not self.tried.is_set():
+            self.cannot = cannot
+            self.tried.set()
 
     def gone(self, why: str) -> None:
         """Nobody answers any more."""

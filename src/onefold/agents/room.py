@@ -8,6 +8,7 @@ every frame is among the raw ones. So whoever is told a number can resume from i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
@@ -35,6 +36,8 @@ log = logging.getLogger("onefold.agents")
 
 AT_ONCE = 256
 """What waits for a room at most; who brings more has to wait, and so does the agent."""
+FIRST_WORD = 5.0
+"""How long whoever starts an agent waits for its first word, before saying that it runs."""
 
 _LATEST = frozenset(
     {
@@ -125,8 +128,10 @@ class Room:
             raise Refused(f"the room of session {self.session!r} is closed")
 
     async def begun(self) -> None:
-        """Waits until the agent's command was run for the first time; raises if it cannot be."""
-        await self.process.tried.wait()
+        """Waits for the first word of the agent, a while; raises if its command cannot be run, or ends without one."""
+        with contextlib.suppress(TimeoutError):  # one that is slow may still be well
+            async with asyncio.timeout(FIRST_WORD):
+                await self.process.tried.wait()
         if self.process.cannot is not None:
             raise Refused(self.process.cannot)
 
