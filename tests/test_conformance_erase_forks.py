@@ -10,6 +10,7 @@ from onefold.journal.contract import Journal
 from tests.conftest import said
 from tests.helpers import contents, converse
 from tests.in_erasing import OTHER, SECRET, at, compacted, everything, secret, tell, told
+from tests.in_turns import assert_a_provider_takes, chat_call
 
 # ---------------------------------------------------------------------- forks
 
@@ -267,6 +268,28 @@ def test_an_undo_takes_back_the_message_before_the_erased_one(store: Store, sess
     session.undo()
 
     assert contents(session.context().messages) == [said(n)["content"] for n in range(1, 5)]
+
+
+def test_a_result_erased_while_its_turn_is_open_does_not_hold_forks_back(store: Store, session: Session) -> None:
+    """For the parent the call waits as long as its turn is open; for a fork that turn is over, and nobody answers."""
+    turn = session.turn()
+    turn.append({"role": "assistant", "content": "", "tool_calls": [chat_call("c")]})
+    (result,) = turn.append({"role": "tool", "tool_call_id": "c", "content": "found"}).numbers
+    child = session.fork(id="f")
+    child.append([said(n, "user") for n in (21, 22, 23)])
+
+    session.erase(result)
+    grandchild = child.fork(id="g")
+    of_the_parent = session.fork(id="h")
+
+    assert contents(grandchild.context().messages)[-3:] == [said(n)["content"] for n in (21, 22, 23)]
+    assert_a_provider_takes(grandchild.context())
+    assert contents(of_the_parent.context().messages) == [said(n)["content"] for n in range(1, 7)]
+    child.context()
+    child.undo()
+    assert contents(child.context().messages)[-2:] == [said(n)["content"] for n in (21, 22)]
+    assert_a_provider_takes(child.context())
+    turn.end()
 
 
 # ---------------------------------------------------------------------- a crash between a session and its forks

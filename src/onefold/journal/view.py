@@ -14,6 +14,7 @@ from onefold.messages.codecs import estimate
 from onefold.messages.frame import framed, noted, stated
 from onefold.messages.groups import group
 from onefold.model import (
+    FORK,
     MESSAGE,
     NOTE,
     PIN_ADDED,
@@ -177,7 +178,8 @@ def open_groups(
     tx: Transaction, session: str, stop: int, hidden: Ranges, newest: Segment | None = None
 ) -> list[list[int]]:
     """The messages before `stop` that make calls without all their results, each with the others of its group. What a
-    turn left open that was over by then counts as closed. `newest` is the segment in force there, if it is known."""
+    turn left open that was over by then counts as closed, and for a fork its parent's turns are over. `newest` is the
+    segment in force there, if it is known."""
     if newest is not None and newest.cut < stop:
         start = newest.cut
     else:
@@ -187,17 +189,21 @@ def open_groups(
     found = headers(tx, session, start, stop, hidden)
     turn = {h.number: h.turn for h in found}
     waiting = [g for g in group((h.number, h.header) for h in found).groups if not g.closed]
-    over = _over(tx, session, {turn[g.first] for g in waiting}, waiting[0].first, stop) if waiting else set()
-    return [g.members for g in waiting if turn[g.first] not in over]
+    if not waiting:
+        return []
+    settled, forked = _ends_of_turns(tx, session, waiting[0].first, stop)
+    return [g.members for g in waiting if turn[g.first] is None or (turn[g.first] not in settled and g.first > forked)]
 
 
-def _over(tx: Transaction, session: str, turns: set[str | None], start: int, stop: int) -> set[str | None]:
-    """Those of some turns that were settled in a stretch."""
-    over: set[str | None] = set()
+def _ends_of_turns(tx: Transaction, session: str, start: int, stop: int) -> tuple[set[str | None], int]:
+    """The turns that were settled in a stretch, and where in it the newest fork began: 0 if none did."""
+    settled: set[str | None] = set()
+    forked = 0
     while start < stop and (page := records(tx, session, start, stop, 500)):
-        over |= {r.turn for r in page if r.kind == TURN_SETTLED and r.turn in turns}
+        settled |= {r.turn for r in page if r.kind == TURN_SETTLED}
+        forked = max((r.number for r in page if r.kind == FORK), default=forked)
         start = page[-1].number + 1
-    return over - {None}
+    return settled, forked
 
 
 def _unanswered(calls: Iterable[Heading]) -> bool:
