@@ -13,6 +13,9 @@ from bench.report import TIMES, Bound, Row
 from bench.stores import message
 from onefold.messages import encode
 
+_OPENED = 5
+"""How often a store is opened and listed."""
+
 
 class BareFile:
     """A file, and what a durable line in it costs at least."""
@@ -71,17 +74,20 @@ def list_of_files(folder: Path, sessions: int, say: Callable[[str], None]) -> Ro
     with onefold.open(path) as store:
         for n in range(sessions):
             store.session(f"session-{n:05}").append(message(n))
-    began = time.perf_counter()
-    with onefold.open(path, create=False) as store:
-        opened = time.perf_counter() - began
-        found = sum(1 for _ in store.sessions())
-        took = time.perf_counter() - began
-    if found != sessions:
-        raise RuntimeError(f"{sessions} sessions were made, and {found} are listed")
+    times = []
+    for _ in range(_OPENED):
+        began = time.perf_counter()
+        with onefold.open(path, create=False) as store:
+            opened = time.perf_counter() - began
+            found = sum(1 for _ in store.sessions())
+            times.append((time.perf_counter() - began, opened))
+        if found != sessions:
+            raise RuntimeError(f"{sessions} sessions were made, and {found} are listed")
+    took, opened = sorted(times)[_OPENED // 2]
     return Row(
         f"opening a store of plain files and listing {sessions:,} sessions",
         took,
         "s",
-        f"{opened:.2f} s of it to look at every session's files",
+        f"{opened:.2f} s of it to look at every session's files; {max(times)[0]:.2f} s at most",
         Bound(1, "s"),
     )

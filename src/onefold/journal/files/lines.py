@@ -75,17 +75,6 @@ def parsed(line: bytes) -> Line:
     return Line(record, get("more", 0), get("session"))
 
 
-def says_id(line: bytes, id: str) -> bool:
-    """Whether a line is of the record with this id, without reading all of it; one that was written by hand is read."""
-    start = line[:2048]
-    if any(b'"id":' + form in start for form in (orjson.dumps(id), json.dumps(id).encode())):
-        return True
-    try:
-        return parsed(line).record.id == id
-    except (ValueError, TypeError, KeyError):
-        return False
-
-
 def _header(said: dict[str, Json]) -> Header | None:
     """As it was written, or worked out, for a message that was added by hand."""
     if "tokens" in said:

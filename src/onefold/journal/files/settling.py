@@ -11,7 +11,6 @@ from zlib import crc32
 from onefold.journal.files import erasing, layout, making
 from onefold.journal.files.catching import Folder, catch_up
 from onefold.journal.files.core import FilesCore
-from onefold.journal.files.lines import says_id
 from onefold.journal.files.rows import place
 
 log = logging.getLogger("onefold")
@@ -122,7 +121,7 @@ class Settling(FilesCore):
             hint = layout.head_json(session, at.base, head)
             fd = self._disk.open(f"{folder}/{layout.HEAD}")
             try:
-                return crc32(line) == at.check and says_id(line, id) and self._disk.read_some(fd, len(hint) + 1) == hint
+                return crc32(line) == at.check and self._disk.read_some(fd, len(hint) + 1) == hint
             finally:
                 self._disk.close(fd)
         except FileNotFoundError:

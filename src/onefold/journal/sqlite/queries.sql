@@ -12,6 +12,9 @@ delete from meta where name = ?;
 -- journal: a session's number in this store.
 select sid from journals where session = ?;
 
+-- journals: the numbers of some sessions, which are given as a JSON array.
+select session, sid from journals where session in (select value from json_each(?));
+
 -- add_journal: gives a session its number in this store.
 insert into journals (session) values (?) returning sid;
 

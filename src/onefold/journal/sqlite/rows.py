@@ -204,6 +204,7 @@ class SqliteTransaction:
 
     def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]:
         rows = self.run("sessions", *(after or _LAST), limit)
+        self.known.sids.update(self.run("journals", encode([row[0] for row in rows])))
         return [self._caught_up(row)._replace(touched_at=row[2]) for row in rows]  # by which they are in order
 
     def lasts(self, sessions: Sequence[str]) -> dict[str, int]:
