@@ -79,6 +79,10 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+
 def pytest_sessionfinish() -> None:
     postgres_server.stop()
 

@@ -77,8 +77,13 @@ def run_page(page: Path, folder: Path, of: list[Block] | None = None) -> None:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """No settings of whoever runs the tests, and the commands of this environment first."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ONEFOLD_")}
+    """No settings of whoever runs the tests, and the commands of this environment first. Without buffers, lines of two
+    commands at once would be mixed."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("ONEFOLD_") and name != "PYTHONUNBUFFERED"
+    }
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     homes = dict.fromkeys(("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"), str(folder))
     return kept | homes | {"PATH": path, "COLUMNS": "120", "NO_COLOR": "1"}

@@ -416,6 +416,7 @@ def test_processes_whose_clocks_are_hours_apart_never_write_in_one_anothers_turn
     assert story.ended("interrupted") <= story.lost
 
 
+@pytest.mark.first
 @pytest.mark.timeout(180)
 def test_two_processes_write_turns_for_a_minute_while_a_third_is_killed_in_its_own(
     path: str, session: Session, tmp_path: Path
