@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import subprocess
+import sys
 
 import pytest
 
@@ -203,3 +205,13 @@ def test_kinds_of_records_have_the_names_of_the_contract() -> None:
         "input.taken", "healed", "alias", "turn.started", "turn.settled", "pin.added", "pin.removed", "note", "fork",
         "erased", "agent.started", "agent.ended", "question.asked", "question.settled",
     }  # fmt: skip
+
+
+def test_the_command_line_does_without_what_only_an_extra_installs() -> None:
+    """As `pip install onefold` and `make demo` have it: nothing of the extras is there."""
+    extras = ["filelock", "psycopg", "fastapi", "uvicorn", "anyio", "mcp", "openai", "anthropic"]
+    hidden = f"import sys; sys.modules.update(dict.fromkeys({extras!r})); import onefold.cli.app, onefold.cli.demo"
+
+    done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ from onefold.doctor import hermes, opencode, openviking
 from onefold.doctor.looking import sqlite_store
 from onefold.doctor.repairing import DatabaseProgram, FolderProgram
 from onefold.errors import StoreError
-from onefold.journal.files import layout
+from onefold.journal.beside import is_store
 from onefold.journal.sqlite.place import APPLICATION
 
 DATABASES: tuple[DatabaseProgram, ...] = (hermes, opencode)
@@ -46,8 +46,8 @@ def store_at(path: Path) -> Store:
 
 
 def _folder(path: Path) -> Store:
-    if layout.is_store(path):
-        return Store(path, None, f"plain files, format {layout.FORMAT}")
+    if is_store(path):
+        return Store(path, None, "plain files")
     for program in FOLDERS:
         version = program.recognises(path)
         if version is not None:

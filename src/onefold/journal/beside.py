@@ -6,11 +6,17 @@ from pathlib import Path
 
 OWN = ".onefold"
 """In a store of plain files, the folder for everything that is no session's."""
+STORE = "store.json"
 
 
 def is_folder(address: str) -> bool:
     """Whether an address means a store of plain files."""
     return address.startswith("files:") or address.endswith("/") or Path(address).is_dir()
+
+
+def is_store(path: Path) -> bool:
+    """Whether a folder is a store of plain files."""
+    return path.joinpath(OWN, STORE).is_file()
 
 
 def path_of(address: str) -> Path:

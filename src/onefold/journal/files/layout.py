@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from pathlib import Path
 from urllib.parse import quote
 
 import orjson
@@ -12,7 +11,7 @@ import orjson
 from onefold.journal import beside
 
 OWN = beside.OWN
-STORE = "store.json"
+STORE = beside.STORE
 INDEX = "index.db"
 LOCK = "lock"
 LAG = "lag"
@@ -53,10 +52,6 @@ def base_of(name: str) -> int | None:
 
 def head_json(session: str, base: int, segment: int) -> bytes:
     return orjson.dumps({"session": session, "file": file_name(base), "segment": segment}) + b"\n"
-
-
-def is_store(path: Path) -> bool:
-    return path.joinpath(OWN, STORE).is_file()
 
 
 def is_temporary(name: str) -> bool:

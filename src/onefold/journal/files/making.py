@@ -11,6 +11,7 @@ import apsw
 import orjson
 
 from onefold.errors import StoreDamaged, StoreError, StoreTooNew
+from onefold.journal.beside import is_store
 from onefold.journal.files import erasing, layout
 from onefold.journal.files.catching import Folder, catch_up, deleted_ids
 from onefold.journal.files.disk import Disk
@@ -38,7 +39,7 @@ def prepare(disk: Disk, root: Path, *, create: bool, ids: Ids, names: Ids) -> st
             f"{root} lies on a network file system ({kind}), whose locks and renames cannot be trusted. "
             "Keep the store on a local disk"
         )
-    if not layout.is_store(root):
+    if not is_store(root):
         if not create:
             raise StoreError(
                 f"there is no store at {root}; check the path, or make one: `onefold init`, onefold.open(path)"
