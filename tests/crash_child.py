@@ -84,6 +84,10 @@ OLD_RECORDS = (
 """Records as the first three versions of the schema kept them."""
 
 
+LATER_COLUMNS = ("turn", "parent", "forked_at", "aliases", "paid", "rests", "limits", "window")
+"""Of a session's row."""
+
+
 def first_schema_only(path: str) -> None:
     """A store as the first version of its schema made it, with a session in it."""
     prepare(path)
@@ -91,7 +95,7 @@ def first_schema_only(path: str) -> None:
         Path(path),
         *(f"drop table {table}" for table in ("leases", "turn_leases", "tombstones")),
         *(f"drop index {index}" for index in ("marks", "forks_of_a_session")),
-        *(f"alter table sessions drop column {name}" for name in ("turn", "parent", "forked_at", "aliases")),
+        *(f'alter table sessions drop column "{name}"' for name in LATER_COLUMNS),
         "alter table segments drop column rest",
         *OLD_RECORDS,
         "update meta set value = '1' where name = 'min_writer'",

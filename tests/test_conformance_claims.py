@@ -141,7 +141,7 @@ def test_automatic_failures_are_bounded_until_a_person_asks_f42(session: Session
     held = journal.request("s", trigger="threshold")
 
     assert (held.compaction, held.outcome) == (None, "held back")
-    assert "grown by a fifth, or a person asks" in str(held.cause)
+    assert "grown by a fifth or is full, or a person asks" in str(held.cause)
     assert session.state == before
     assert journal.request("s", trigger="manual").outcome == "opened"
 

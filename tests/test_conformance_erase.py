@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from onefold import OnefoldError, Session, SessionNotFound, Store, Superseded
-from onefold.compaction.run import gather
 from onefold.compaction.summarizers import Material
+from onefold.compaction.work import gather
 from onefold.journal import history, marks, privacy
 from onefold.journal.contract import Journal
 from proof.operations import talk

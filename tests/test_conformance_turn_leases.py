@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onefold import Busy, Session, Store, TurnLost
-from onefold.compaction.run import gather
+from onefold.compaction.work import gather
 from onefold.journal import turns
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryLeases

@@ -296,7 +296,8 @@ def test_a_damaged_session_keeps_nobody_else_from_being_verified(path: Path) -> 
         ),
         (
             "insert into sessions select 'ghost', created_at, touched_at, last, head, cut, messages, tokens, segments, "
-            "compactions, committed, open, pending, failures, failed_tokens, seal, turn, parent, forked_at, aliases "
+            "compactions, committed, open, pending, failures, failed_tokens, seal, turn, parent, forked_at, aliases, "
+            'paid, rests, limits, "window" '
             "from sessions limit 1"
         ),
     ],

@@ -24,7 +24,7 @@ import onefold
 from onefold import Policy, Session, Store
 from onefold.compaction.context import Context
 from onefold.compaction.plan import Plan, plan
-from onefold.compaction.run import gather
+from onefold.compaction.work import gather
 from onefold.errors import OnefoldError
 from onefold.journal import history, marks
 from onefold.messages import draft

@@ -16,15 +16,17 @@ from typing import Generic, TypeAlias, TypeVar
 
 from onefold.compaction.context import Context
 from onefold.compaction.counting import Counter, counted, counter
-from onefold.compaction.limits import Gauge, Standing, Step, decide
+from onefold.compaction.limits import Gauge, Limits, Standing, Step, decide
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Summarizer
 from onefold.errors import OnefoldError, TooLarge
-from onefold.journal.contract import GROWTH, segment
+from onefold.journal import view
+from onefold.journal.bounds import grown
+from onefold.journal.contract import segment
 from onefold.journal.refusals import compacts
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
-from onefold.model import MANUAL, OPEN, CompactResult, Segment, SessionState
+from onefold.model import MANUAL, OPEN, CompactResult, Json, Segment, SessionState
 from onefold.session import Session
 from onefold.store import Store
 
@@ -34,6 +36,8 @@ T = TypeVar("T")
 
 _REMEMBERED = 10_000
 """Sessions whose gauges are remembered."""
+_NEVER_BELOW = 10
+"""A soft limit lies at a tenth of the window at least, as far as upkeep is concerned: less is not looked at closer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,8 @@ class Compactor:
         self._count = counter(count) if isinstance(count, str) else count
         self._lock = threading.Lock()
         self._gauges: dict[tuple[str, str | None], Gauge] = {}
+        self._noted: dict[str, tuple[int, dict[str, Json]]] = {}
+        """The limits that sessions were said to go by here, and the record that says so."""
         self._sent: weakref.WeakKeyDictionary[Session, Sent] = weakref.WeakKeyDictionary()
 
     # ------------------------------------------------------------------ the six ways in
@@ -149,17 +155,24 @@ class Compactor:
         one."""
         return self._run(self._from_outside(session, trigger, instructions))
 
+    def finish(self, wait: bool | float = True) -> bool:
+        """Waits for the summaries that this process has under way, for a program that is about to end: as long as the
+        policy says, or so many seconds. False if one is not made by then."""
+        return self._store.finish(self.policy.wait if wait is True else wait)
+
     # ------------------------------------------------------------------ their rules
 
     def _before_turn(
         self, session: Session, model: str | None, usage: int | None, context: Context | None
     ) -> Rules[Context]:
+        self._go_by(session, model)
         self._learn(session, model, usage, context)
         return (yield from self._newest(session, model))
 
     def _mid_turn(
         self, session: Session, model: str | None, usage: int | None, context: Context | None
     ) -> Rules[Context]:
+        self._go_by(session, model)
         sent = self._learn(session, model, usage, context)
         if sent is not None and self._only_compacted_since(session, sent.segment):
             stays = session.context(segment=sent.segment)
@@ -240,14 +253,17 @@ class Compactor:
 
     def _fitting(self, session: Session, model: str | None, trigger: str, overflows: int = 0) -> Rules[Context]:
         """A context under the hard limit, once there is one. What others tried and failed at, it tries once more."""
-        ends = time.monotonic() + self.policy.wait
+        # Where summaries were begun again and again and never made, this one is waited for to its end.
+        given_up = session.state.paid >= self.policy.attempts
+        ends = time.monotonic() + (max(self.policy.life, self.policy.wait) if given_up else self.policy.wait)
         hard = self.policy.of(model).hard_tokens
         result: CompactResult | None = None
         for left in range(self.policy.attempts, -1, -1):
             context = session.context()
             if self._size(session, model, context) <= hard:
                 return self._given(session, model, context, overflows)
-            gave_up = result is not None and not result.changed and not (result.joined and result.state == "failed")
+            others = result is not None and result.joined and result.state in ("failed", "skipped")
+            gave_up = result is not None and not result.changed and not others
             if left == 0 or gave_up:
                 break
             wait = max(0.0, ends - time.monotonic())
@@ -279,11 +295,12 @@ class Compactor:
             return state, head, compacts(tx, state) and head.keeper == "onefold"
 
         state, head, may = self._store.journal.backend.read(look)
-        grown = head.source != "compaction" or state.tokens >= head.tokens_after * GROWTH
+        rests = state.paid >= self.policy.attempts or (state.rests > 0 and not grown(state, state.rests))
+        more = not rests and (head.source != "compaction" or grown(state, head.tokens_after))
         if state.open is None or not may:
-            return Standing(may, "nothing", grown)
-        free = self._store.journal.claimable(session, state.open) is None
-        return Standing(may, "free" if free else "held", grown)
+            return Standing(may, "nothing", more)
+        free = not rests and self._store.journal.claimable(session, state.open) is None
+        return Standing(may, "free" if free else "held", more)
 
     def _only_compacted_since(self, session: Session, older: int) -> bool:
         """Whether the session went on from a segment by compactions alone: what was taken back or erased since would
@@ -313,14 +330,44 @@ class Compactor:
         return quiet[::-1]
 
     def _full(self, state: SessionState, model: str | None) -> bool:
-        """Whether it is worth a closer look."""
+        """Whether it is worth a closer look. What an unknown model takes is not guessed."""
+        if not self.policy.enabled:
+            return False
+        if state.open is not None:
+            return True
         size = self._gauge(state.id, model).size(state.tokens)
-        return self.policy.enabled and (state.open is not None or size > self.policy.of(model).soft_tokens)
+        if state.window and size * _NEVER_BELOW < state.window:
+            return False
+        limits = self.limits_of(state, model)
+        return limits is not None and size > limits.soft_tokens
 
     def _due(self, state: SessionState, model: str | None) -> bool:
         """Whether a summary is to be begun that nobody waits for."""
-        size, hard = self._gauge(state.id, model).size(state.tokens), self.policy.of(model).hard_tokens
-        return self._full(state, model) and self._decide(state.id, model, min(size, hard)) == "prepare"
+        limits = self.limits_of(state, model) or self.policy.of(model)
+        size = min(self._gauge(state.id, model).size(state.tokens), limits.hard_tokens)
+        return self._full(state, model) and decide(size, limits, self._standing(state.id)) == "prepare"
+
+    def limits_of(self, state: SessionState, model: str | None = None) -> Limits | None:
+        """What a session's agent goes by: as its own record says, else as this policy does; None if neither says."""
+        said = self._store.journal.backend.read(lambda tx: view.limits(tx, state)) if state.limits else None
+        if said is not None:
+            return Limits.from_record(said)
+        return self.policy.models.get(model, self.policy.said) if model is not None else self.policy.said
+
+    def _go_by(self, session: Session, model: str | None) -> None:
+        """Notes in the session what this agent goes by, when it first looks and whenever that changes."""
+        mine = self.policy.of(model).as_record(model)
+        state = session.state
+        with self._lock:
+            number, said = self._noted.get(session.id, (0, mine))
+        if state.limits == number and said == mine and number:
+            return
+        number = session.go_by(self.policy.of(model), model)
+        with self._lock:
+            self._noted.pop(session.id, None)
+            self._noted[session.id] = (number, mine)
+            if len(self._noted) > _REMEMBERED:
+                del self._noted[next(iter(self._noted))]
 
     def _learn(self, session: Session, model: str | None, usage: int | None, context: Context | None) -> Sent | None:
         """Takes in what the provider said of the last call, and gives what that was sent."""
@@ -388,6 +435,8 @@ def _why(result: CompactResult | None) -> str:
     if result is None or result.changed:
         return "compacting it was not enough"
     cause = f" ({result.cause})" if result.cause else ""
+    if result.state == "skipped":
+        return f"there is nothing to compact{cause}"
     if result.state in OPEN:
         return f"its summary is not ready yet{cause}"
     return (

@@ -14,7 +14,7 @@ Json: TypeAlias = Any
 Clock: TypeAlias = Callable[[], float]
 Ids: TypeAlias = Callable[[], str]
 
-State: TypeAlias = Literal["requested", "running", "committed", "failed", "cancelled", "superseded"]
+State: TypeAlias = Literal["requested", "running", "committed", "failed", "cancelled", "superseded", "skipped"]
 OPEN: frozenset[str] = frozenset({"requested", "running"})
 
 # Kinds of records. A kind that is not listed here is kept and passed on, and changes nothing derived.
@@ -27,6 +27,7 @@ COMMITTED = "compaction.committed"
 FAILED = "compaction.failed"
 CANCELLED = "compaction.cancelled"
 SUPERSEDED = "compaction.superseded"
+SKIPPED = "compaction.skipped"
 TURN_STARTED = "turn.started"
 TURN_SETTLED = "turn.settled"
 INPUT_QUEUED = "input.queued"
@@ -36,6 +37,7 @@ PIN_REMOVED = "pin.removed"
 NOTE = "note"
 FORK = "fork"
 ALIAS = "alias"
+LIMITS = "limits"
 HEALED = "healed"
 ERASED = "erased"
 AGENT_STARTED = "agent.started"
@@ -48,7 +50,9 @@ MARKS = (PIN_ADDED, PIN_REMOVED, NOTE, ALIAS)
 
 MANUAL = "manual"
 """The one trigger that means a person asked; every other one is automatic."""
-URGENT = frozenset({MANUAL, "limit", "overflow", "erase"})
+FULL = frozenset({"limit", "overflow"})
+"""Triggers that mean that an agent cannot go on without it."""
+URGENT = FULL | {MANUAL, "erase"}
 """Triggers that are heard even after an undo: the context is full, or what stood for it is gone."""
 
 Outcome: TypeAlias = Literal["settled", "failed", "cancelled", "interrupted"]
@@ -197,6 +201,10 @@ class Compaction:
     """The segment it opened, once it is committed."""
     spent: Spent = Spent()
     """What its attempts cost, as far as they came to say so: one that crashed did not."""
+    asked: int = 0
+    """Attempts that asked a summarizer, or may have: of one that crashed nobody knows."""
+    input: str | None = None
+    """What the last summary that failed was made of: a summarizer that always says the same is not asked again."""
 
     @property
     def open(self) -> bool:
@@ -268,6 +276,11 @@ class Claim:
     life: float
     until: float
     pid: int
+    takes_over: bool = False
+    """The attempt before it ended without a word."""
+    turn: int = 0
+    """The number of the `turn.started` whose turn was open then; 0 if none was. What came of it since does not count
+    for this attempt: it may only cut what was closed by the records it claimed."""
 
     @property
     def upto(self) -> int:
@@ -401,6 +414,14 @@ class SessionState(NamedTuple):
     """Its parent's last record that belongs to it; its own are numbered from there on."""
     aliases: int = 0
     """Other ids it is known by."""
+    paid: int = 0
+    """Summaries of the head segment that were begun and handed back before their end: paid for, and of no use."""
+    rests: int = 0
+    """The context's size when a compaction of the head segment came to nothing without a failure; 0 if none did."""
+    limits: int = 0
+    """The number of the record that says which limits its agent goes by; 0 if none does."""
+    window: int = 0
+    """The window in tokens that it says; 0 if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import get_args
 
 from onefold.compaction.context import Boundary, Context, boundary, render
+from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
 from onefold.compaction.run import Call, Runner, compact, whoami
 from onefold.compaction.summarizers import Summarizer, extract
@@ -311,6 +312,16 @@ class Session:
     def observe(self, source: str, witnesses: Sequence[str] = ()) -> Segment:
         """Notes that the agent compacted by itself: a mark and a segment for reading, which moves no cut."""
         return history.observe(self._journal, self.id, source=source, witnesses=tuple(witnesses))
+
+    def limits(self) -> Limits | None:
+        """What its agent goes by, as it said when it looked last; None if nobody said anything."""
+        said = self._journal.backend.read(lambda tx: view.limits(tx, view.known(tx, self.id)))
+        return None if said is None else Limits.from_record(said)
+
+    def go_by(self, limits: Limits, model: str | None = None) -> int:
+        """Notes what its agent goes by, for workers, the server and everybody else who has to know. `Compactor` does so
+        by itself. Said again, nothing is written; gives the number of the record that says so."""
+        return marks.go_by(self._journal, self.id, limits.as_record(model), actor=self._agent)
 
     # ------------------------------------------------------------------ small parts
 

@@ -147,8 +147,19 @@ class Store:
         """A consistent copy, while others write. It is another incarnation: old numbers do not count there."""
         self.journal.backend.backup(str(path), self._ids(), progress)
 
-    def close(self) -> None:
-        """Hands back the compactions under way, ends open turns, and lets go of the store."""
+    def finish(self, wait: bool | float = True) -> bool:
+        """Waits for the summaries that this process has under way: as long as the policy says, or so many seconds.
+        False if one is not made by then; it goes on."""
+        return self._runner.finish(self.policy.wait if wait is True else float(wait))
+
+    def close(self, wait: bool | float = False) -> None:
+        """Hands back the compactions under way, ends open turns, and lets go of the store.
+
+        A summary that is handed back was paid for nothing, and the next one who claims begins anew. With `wait`, those
+        under way are given that time to be made: True for as long as the policy says, or a number of seconds.
+        """
+        if wait:
+            self.finish(wait)
         self._runner.hand_back("its process closed the store")
         for turn in list(self._turns):
             turn.let_go("its process closed the store")

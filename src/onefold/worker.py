@@ -42,6 +42,8 @@ class Standing:
     committed: int = 0
     failed: int = 0
     """Attempts that came to nothing here; most are tried again."""
+    skipped: int = 0
+    """Compactions that were asked for, and had nothing to compact."""
     handed_back: int = 0
     trouble: str | None = None
     """Why the store cannot be used now."""
@@ -100,9 +102,9 @@ class Worker:
                     if not self._step(stop, once):
                         break
                     self._say(trouble=None)
-                except StoreError as error:
+                except OnefoldError as error:  # of the store, or of one session: the others have no part in it
                     self._say(trouble=str(error))
-                    log.warning("the worker waits, because the store cannot be used: %s", error)
+                    log.warning("the worker waits %g s and goes on after this: %s", AGAIN, error)
                     stop.wait(AGAIN)
         finally:
             self._end()
@@ -133,18 +135,13 @@ class Worker:
             looking = time.monotonic() - began
             if claim is None:
                 break
-            if claim.attempt > 1 and self._taken_over(claim.session, claim.compaction):
-                self.counts.taken_over()
-            attempt = Attempt(self._store.journal, claim, self._summarizer, self._policy, None)
+            attempt = Attempt(self._store.journal, claim, self._summarizer, self._policy)
             self._active.append(attempt)
             attempt.start()
+            if claim.takes_over:
+                self.counts.taken_over()
             self._say()
         return looking
-
-    def _taken_over(self, session: str, compaction: str) -> bool:
-        """Whether the attempt before ended without a word."""
-        before = self._store.journal.compaction(session, compaction)
-        return before.cause is None
 
     def _waits(self) -> bool:
         """Whether something is open that can be taken now or later, by this worker."""
@@ -159,7 +156,16 @@ class Worker:
     def _reap(self) -> None:
         for attempt in [a for a in self._active if a.over()]:
             self._active.remove(attempt)
-            self._count(self._store.journal.compaction(attempt.claim.session, attempt.claim.compaction), attempt)
+            try:
+                now = self._store.journal.compaction(attempt.claim.session, attempt.claim.compaction)
+            except StoreError:
+                self._active.append(attempt)  # it is counted when the store answers again
+                raise
+            except OnefoldError as error:  # the session was deleted under it
+                log.info("session %r: what came of its compaction is gone: %s", attempt.claim.session, error)
+                self._say(failed=self._standing.failed + 1)
+                continue
+            self._count(now, attempt)
 
     def _count(self, now: Compaction, attempt: Attempt) -> None:
         s = self._standing
@@ -168,6 +174,10 @@ class Worker:
             if now.settled_at is not None and now.started_at is not None:
                 self.counts.took(now.settled_at - now.started_at)
             self._say(committed=s.committed + 1)
+            return
+        if now.state == "skipped":
+            self.counts.compacted("skipped", now.trigger)
+            self._say(skipped=s.skipped + 1)
             return
         if now.state == "failed":
             self.counts.compacted("failed", now.trigger)

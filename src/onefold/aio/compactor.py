@@ -10,6 +10,7 @@ from onefold.aio.store import Store
 from onefold.aio.threads import documented, in_thread
 from onefold.compaction.context import Context
 from onefold.compaction.counting import Counter
+from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Summarizer
 from onefold.compactor import Ask, Rules, T, advance
@@ -61,6 +62,12 @@ class Compactor:
         self, idle: float = 300.0, *, model: str | None = None, most: int = 4, wait: bool | float = False
     ) -> dict[str, CompactResult]:
         return await self._run(self._rules._upkeep(idle, model, most, wait))
+
+    async def finish(self, wait: bool | float = True) -> bool:
+        return await in_thread(partial(self._rules.finish, wait))
+
+    async def limits_of(self, state: SessionState, model: str | None = None) -> Limits | None:
+        return await in_thread(partial(self._rules.limits_of, state, model))
 
     async def wanted(self, idle: float, model: str | None = None) -> list[SessionState]:
         return await in_thread(partial(self._rules.wanted, idle, model))

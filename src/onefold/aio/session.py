@@ -14,6 +14,7 @@ from onefold.aio.summaries import InLoop
 from onefold.aio.threads import Later, Opening, documented, in_thread
 from onefold.aio.turn import Turn
 from onefold.compaction.context import Context
+from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Summarizer, extract
 from onefold.model import (
@@ -225,6 +226,12 @@ class Session:
 
     async def keep(self, keeper: Keeper) -> Segment:
         return await in_thread(partial(self._session.keep, keeper))
+
+    async def limits(self) -> Limits | None:
+        return await in_thread(self._session.limits)
+
+    async def go_by(self, limits: Limits, model: str | None = None) -> int:
+        return await in_thread(partial(self._session.go_by, limits, model))
 
     async def observe(self, source: str, witnesses: Sequence[str] = ()) -> Segment:
         return await in_thread(partial(self._session.observe, source, witnesses))

@@ -91,9 +91,20 @@ class Store:
         """
         await reporting(lambda heard: self._store.backup(path, progress=heard), progress)
 
-    async def close(self) -> None:
-        """Hands back the compactions under way, ends open turns, and lets go of the store, cancelled or not."""
-        await in_thread(self._close, always=True)
+    async def finish(self, wait: bool | float = True) -> bool:
+        return await in_thread(partial(self._store.finish, wait))
+
+    async def close(self, wait: bool | float = False) -> None:
+        """Hands back the compactions under way, ends open turns, and lets go of the store, cancelled or not.
+
+        With `wait`, summaries under way are given that time to be made: True for as long as the policy says, or a
+        number of seconds. Cancelled meanwhile, they are handed back at once.
+        """
+        try:
+            if wait:
+                await self.finish(wait)
+        finally:
+            await in_thread(self._close, always=True)
 
     def _close(self) -> None:
         self._store.close()

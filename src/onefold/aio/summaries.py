@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from anyio import CancelScope, Event, from_thread
 
 from onefold.aio.threads import Loop, Stopped
-from onefold.compaction.summarizers import Made, Material, Summarizer
+from onefold.compaction.summarizers import Made, Material, Summarizer, always_says_the_same
 
 
 class InLoop:
@@ -17,6 +17,8 @@ class InLoop:
 
     def __init__(self, summarizer: Summarizer) -> None:
         self._summarizer = summarizer
+        self.deterministic = always_says_the_same(summarizer)
+        self.__qualname__ = getattr(summarizer, "__qualname__", "")
         self._loop = Loop()
         self._stopped = False
         self._scope: CancelScope | None = None

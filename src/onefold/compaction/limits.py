@@ -6,8 +6,9 @@ Pure: numbers in, a decision out. `Compactor` does what is decided here, for blo
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,15 @@ class Limits:
             raise ValueError(
                 f"limits need 0 < soft < hard <= 1, as shares of the room, not soft={self.soft} and hard={self.hard}"
             )
+
+    @classmethod
+    def from_record(cls, said: Mapping[str, Any]) -> Limits:
+        """What a session's record says."""
+        return cls(said["window"], said["output"], said["soft"], said["hard"])
+
+    def as_record(self, model: str | None) -> dict[str, Any]:
+        """What a session's record is to say."""
+        return {"model": model, "window": self.window, "output": self.output, "soft": self.soft, "hard": self.hard}
 
     @property
     def room(self) -> int:

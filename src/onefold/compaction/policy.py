@@ -8,10 +8,17 @@ from dataclasses import dataclass, field
 from onefold.compaction.limits import Limits
 
 
+class Guess(int):
+    """A number that nobody said: good enough to be careful by, and not to act on in somebody else's session."""
+
+
+USUAL_WINDOW = Guess(128_000)
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
-    limit: int = 128_000
-    """The model's window in tokens, if `limits` does not say more."""
+    limit: int = USUAL_WINDOW
+    """The model's window in tokens, if `limits` does not say more. Where nobody says anything it is a guess."""
     limits: Limits | None = None
     """What a model takes that is not among `models`: by default `limit` with an eighth of it, at most 8,000, for
     output."""
@@ -31,6 +38,8 @@ class Policy:
     """How often one compaction is tried, crashes included."""
     backoff: tuple[float, ...] = (2.0, 15.0, 60.0)
     """Seconds to wait after the first, second, … failed attempt."""
+    longest_wait: float = 300.0
+    """The longest that a provider's wish to be left alone (Retry-After) is heeded, in seconds."""
     lease: float = 60.0
     """How long a silent worker is left alone."""
     renew: float = 15.0
@@ -64,8 +73,20 @@ class Policy:
 
     def of(self, model: str | None = None) -> Limits:
         """The limits of a model; of one that is not among `models`, those of any."""
-        any_model = self.limits or Limits(self.limit, min(8_000, self.limit // 8))
+        any_model = self.limits or window_of(self.limit)
         return any_model if model is None else self.models.get(model, any_model)
 
-    def retry_after(self, attempt: int) -> float:
-        return self.backoff[min(attempt, len(self.backoff)) - 1] if self.backoff else 0.0
+    @property
+    def said(self) -> Limits | None:
+        """What it says of any model; None if nobody said anything, and the usual window is a guess."""
+        return self.limits or (None if isinstance(self.limit, Guess) else window_of(self.limit))
+
+    def retry_after(self, attempt: int, wished: float | None = None) -> float:
+        """How long to wait after a failed attempt, by itself or as a provider wishes, which has its bound."""
+        usual = self.backoff[min(attempt, len(self.backoff)) - 1] if self.backoff else 0.0
+        return usual if wished is None or not wished > usual else max(usual, min(wished, self.longest_wait))
+
+
+def window_of(tokens: int) -> Limits:
+    """The limits of a model of which only its window is known: an eighth of it, at most 8,000, is for output."""
+    return Limits(tokens, min(8_000, tokens // 8))

@@ -5,6 +5,7 @@ All ways to compact end in `compact`. It returns what happened and raises only f
 
 from __future__ import annotations
 
+import atexit
 import contextvars
 import logging
 import os
@@ -13,24 +14,27 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from onefold.compaction.checks import complaint
-from onefold.compaction.context import boundary
-from onefold.compaction.plan import NoCut, Turns, plan
+from onefold.compaction.plan import NoCut, Plan
 from onefold.compaction.policy import Policy
-from onefold.compaction.summarizers import Material, Summarizer, budget, call
+from onefold.compaction.summarizers import Material, Summarizer, always_says_the_same, budget, call
+from onefold.compaction.work import Outlook, Work, gather, look_ahead
 from onefold.errors import CommitRefused, CompactionDisabled, OnefoldError, StoreError, SummarizerFailed
-from onefold.journal import turns, view
+from onefold.journal import view
 from onefold.journal.contract import Journal, segment
 from onefold.journal.history import has_agent
 from onefold.journal.reading import Pause
+from onefold.journal.refusals import may_compact
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
+from onefold.messages import digest
 from onefold.messages.codecs import estimate
-from onefold.messages.groups import LEADING, Numbered
+from onefold.messages.groups import LEADING
 from onefold.model import (
+    FULL,
+    MANUAL,
     Claim,
     Compaction,
     CompactResult,
@@ -38,8 +42,6 @@ from onefold.model import (
     Fact,
     Held,
     HolderId,
-    OpenTurn,
-    Ranges,
     Record,
     Requested,
     Spent,
@@ -49,7 +51,6 @@ from onefold.model import (
 
 log = logging.getLogger("onefold")
 
-_PAGE = 20
 _PAUSE = 0.001
 _WORK = 0.002
 _LOOK = 1.0
@@ -71,36 +72,23 @@ def whoami(agent: str | None = None) -> HolderId:
     return HolderId(socket.gethostname(), os.getpid(), threading.current_thread().name, agent, _nonce)
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a claim has to go by: its segment's summary, and the messages it may cut."""
-
-    previous: str | None
-    facts: tuple[Fact, ...]
-    """The ledger as it holds now."""
-    carried: tuple[Fact, ...]
-    """The same with what is hidden by a note or a later message, which may be taken back."""
-    kept: tuple[Record, ...]
-    messages: tuple[Record, ...]
-    tokens: int
-    pinned: frozenset[int]
-    """Messages that stay in every context. They are summarised like the rest, so that unpinning loses nothing."""
-    turns: Turns
-
-
 class Attempt:
     """One claim being worked on, in a thread of its own, with its lease renewed until it is over."""
 
     def __init__(
-        self, journal: Journal, claim: Claim, summarizer: Summarizer, policy: Policy, follow_up: Draft | None
-    ) -> None:
+        self, journal: Journal, claim: Claim, summarizer: Summarizer, policy: Policy, follow_up: Draft | None = None,
+        *, trigger: str = MANUAL,
+    ) -> None:  # fmt: skip
         self.claim = claim
+        self._trigger = trigger
         self._journal = journal
         self._summarizer = summarizer
         self._policy = policy
         self._follow_up = follow_up
         self._over = threading.Event()
         self._unwanted = False
+        self._asked = False
+        """Whether the summarizer was asked: from then on, it may cost something."""
         self._ending = threading.Lock()  # an attempt is committed or handed back, and not one after the other
         context = contextvars.copy_context()
         self._thread = threading.Thread(
@@ -125,7 +113,7 @@ class Attempt:
                 return
             self._over.set()
         try:
-            self._journal.fail(self.claim, why, 0.0)
+            self._journal.hand_back(self.claim, why, asked=self._asked)
         except OnefoldError as error:
             log.warning("session %r: the compaction could not be handed back: %s", self.claim.session, error)
 
@@ -156,8 +144,8 @@ class Attempt:
         except CommitRefused as refused:
             log.info("%s", refused)
         except SummarizerFailed as failed:
-            wait = self._policy.retry_after(self.claim.attempt)
-            self._fail(str(failed), None if failed.final else max(wait, failed.retry_after or 0.0), spent=failed.spent)
+            wait = None if failed.final else self._policy.retry_after(self.claim.attempt, failed.retry_after)
+            self._fail(str(failed), wait, spent=failed.spent)
         except BaseException as error:  # a cancelled coroutine or an exit ends the attempt as well
             self._fail(f"{type(error).__name__}: {error}", self._policy.retry_after(self.claim.attempt))
         finally:
@@ -166,23 +154,19 @@ class Attempt:
     def _summarise_and_commit(self) -> None:
         claim, policy = self.claim, self._policy
         work = gather(self._journal, claim, lambda: self._over.wait(_PAUSE))
-        planned = plan(
-            _numbered(work.messages),
-            kept=_numbered(work.kept),
-            total=work.tokens,
-            first=work.previous is None,
-            policy=policy,
-            pinned=work.pinned,
-            turns=work.turns,
-        )
+        planned = work.plan(policy)
         if isinstance(planned, NoCut):
-            self._fail(planned.reason, None)
+            self._skip(planned.reason)
             return
         cut_away = tuple(r for r in work.messages if r.number < planned.cut)
         stays = {*planned.kept, *work.pinned}
         gone = [r for r in (*work.kept, *cut_away) if r.number not in stays]
         removed = _tokens(gone) + _told_tokens(work)
         current = self._journal.compaction(claim.session, claim.compaction)
+        made_of = _made_of(self._summarizer, planned, current.instructions, policy)
+        if made_of is not None and (before := _refused_before(self._journal, claim.session, claim.base, made_of)):
+            self._skip(before)
+            return
         material = Material(
             session=claim.session,
             previous=work.previous,
@@ -191,9 +175,10 @@ class Attempt:
             max_tokens=budget(removed, policy.summary_tokens),
             attempt=claim.attempt,
             facts=work.facts,
-            refused=current.cause,
+            refused=current.cause if claim.attempt > 1 else None,  # what was handed back was not refused
             stopped=self._stopped,
         )
+        self._asked = True
         made = call(self._summarizer, material)
         # A ledger that grew by all that a cut saves would leave no room for a summary.
         most = min(policy.ledger_tokens, max(view.fact_tokens(work.facts), removed // 4))
@@ -202,9 +187,11 @@ class Attempt:
         # The whole context has to shrink by that share, and only this part of it can.
         share = min(1.0, policy.shrink * work.tokens / max(1, removed))
         room = removed - view.fact_tokens(facts)
+        # A summarizer that says the same again is refused, unless an agent would be stuck by that.
+        stuck = not FULL.isdisjoint((self._trigger, current.trigger))
         wrong = complaint(
             made,
-            previous=work.previous,
+            previous=None if stuck else work.previous,
             replaces=room,
             shrink=share,
             facts=work.facts,
@@ -212,7 +199,8 @@ class Attempt:
             limit=material.max_tokens,
         )
         if wrong is not None:
-            self._fail(wrong.words, policy.retry_after(claim.attempt), refusal=wrong.name, spent=made.spent)
+            again = policy.retry_after(claim.attempt) if made_of is None else None
+            self._fail(wrong.words, again, refusal=wrong.name, spent=made.spent, made_of=made_of)
             return
         with self._ending:
             if not self._over.is_set():
@@ -238,15 +226,26 @@ class Attempt:
             work.carried, [*stated, *quoted(made.facts, said)], later=later, settled=made.settled, room=room
         )  # fmt: skip
 
+    def _skip(self, why: str) -> None:
+        log.info("session %r: compaction %s is not needed: %s", self.claim.session, self.claim.compaction, why)
+        try:
+            self._journal.skip(self.claim, why)
+        except OnefoldError as error:
+            log.warning("session %r: that could not be recorded: %s", self.claim.session, error)
+
     def _fail(
-        self, cause: str, retry_after: float | None, *, refusal: str | None = None, spent: Spent | None = None
-    ) -> None:
+        self, cause: str, retry_after: float | None, *, refusal: str | None = None, spent: Spent | None = None,
+        made_of: str | None = None,
+    ) -> None:  # fmt: skip
         if self._over.is_set():
             return
         cause = cause.encode("utf-8", "replace").decode()  # a log cannot take the half characters an error may quote
         log.warning("session %r: compaction %s failed: %s", self.claim.session, self.claim.compaction, cause)
         try:
-            self._journal.fail(self.claim, cause, retry_after, refusal=refusal, spent=spent or Spent())
+            self._journal.fail(
+                self.claim, cause, retry_after, refusal=refusal, spent=spent or Spent(), asked=self._asked,
+                input=made_of,
+            )  # fmt: skip
         except OnefoldError as error:
             log.warning("session %r: that could not be recorded: %s", self.claim.session, error)
 
@@ -257,6 +256,7 @@ class Runner:
     def __init__(self) -> None:
         self._attempts: weakref.WeakSet[Attempt] = weakref.WeakSet()
         self._pid = os.getpid()
+        _runners.add(self)
         self.ended: str | None = None
         """Why no attempt is begun any more."""
 
@@ -270,12 +270,30 @@ class Runner:
             attempt.start()
         return attempt
 
+    def finish(self, seconds: float) -> bool:
+        """Waits until what is under way now has ended; False if that did not come in time."""
+        ends = time.monotonic() + seconds
+        attempts = list(self._attempts) if self._pid == os.getpid() else []
+        ended = [attempt.wait(max(0.0, ends - time.monotonic())) for attempt in attempts]
+        return all(ended)
+
     def hand_back(self, why: str) -> None:
         """For good: whoever waits in this process must not take it again before the store is closed."""
         self.ended = why
         if self._pid == os.getpid():
             for attempt in list(self._attempts):
                 attempt.hand_back(why)
+
+
+_runners: weakref.WeakSet[Runner] = weakref.WeakSet()
+
+
+@atexit.register
+def _hand_back_at_exit() -> None:
+    """A program that ends without closing its store leaves nobody waiting for a lease."""
+    for runner in list(_runners):
+        if runner.ended is None:
+            runner.hand_back("its process ended")
 
 
 class Call:
@@ -318,10 +336,10 @@ class Call:
 
     def step(self) -> CompactResult | Pause:
         """Does what there is to do now, and says how it ended, or what to wait for before the next step."""
-        if self._asked is None:
-            self._asked = self._ask()
-            self._deadline = time.monotonic() + self._seconds
-        asked = self._asked
+        asked = self._asked or self._begin()
+        if isinstance(asked, CompactResult):
+            return asked
+        self._asked = asked
         if asked.compaction is None or asked.outcome == "moved on":
             return _already(asked, self._base)
         journal, session, id, policy = self._journal, self.session, asked.compaction.id, self._policy
@@ -342,7 +360,9 @@ class Call:
                     who = whoami(self._agent)
                     got = journal.claim(session, who, lease=policy.lease, life=policy.life, compaction=id)
                     if isinstance(got, Claim):
-                        attempt = Attempt(journal, got, self._summarizer, policy, self._follow_up)
+                        attempt = Attempt(
+                            journal, got, self._summarizer, policy, self._follow_up, trigger=self._trigger
+                        )
                         self._own = self._runner.start(attempt)
                     continue
                 until = min(until, _when(held, journal, until))
@@ -372,7 +392,15 @@ class Call:
         if self._own is not None:
             self._own.hand_back("its caller was interrupted")
 
-    def _ask(self) -> Requested:
+    def _begin(self) -> Requested | CompactResult:
+        self._may_ask()
+        needless = self._needless()
+        if needless is not None:
+            return needless
+        self._deadline = time.monotonic() + self._seconds
+        return self._ask()
+
+    def _may_ask(self) -> None:
         journal, session = self._journal, self.session
         if not self._policy.enabled:
             raise CompactionDisabled(
@@ -383,8 +411,25 @@ class Call:
             raise CompactionDisabled(
                 f"session {session!r} is compacted by its agent; ask the agent, or call keep('onefold') first"
             )
-        return journal.request(
-            session,
+
+    def _needless(self) -> CompactResult | None:
+        """Looks before it asks: where there is nothing to compact, nothing is written. What somebody else asked for
+        already, or has done, is joined all the same."""
+        if self._by_agent:
+            return None
+        seen = self._journal.backend.read(partial(look_ahead, self.session, self._base))
+        return None if seen is None or (why := self._nothing_to_do(seen)) is None else _skipped(why, self._base)
+
+    def _nothing_to_do(self, seen: Outlook) -> str | None:
+        planned = seen.plan(self._policy)
+        if isinstance(planned, NoCut):
+            return planned.reason
+        made_of = _made_of(self._summarizer, planned, self._instructions, self._policy)
+        return None if made_of is None else _refused_before(self._journal, self.session, self._base, made_of)
+
+    def _ask(self) -> Requested:
+        return self._journal.request(
+            self.session,
             trigger=self._trigger,
             base=self._base,
             instructions=self._instructions,
@@ -416,56 +461,23 @@ def compact(call: Call, journal: Journal) -> CompactResult:
     return answer
 
 
-def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda: None) -> Work:
-    """Reads what a claim may work with, a little at a time: with a `pause` after each page, other threads of this
-    process, the agent's own among them, are not kept waiting while a long context is read."""
-    state = journal.state(claim.session)
-    base = journal.backend.read(lambda tx: boundary(tx, claim.session, claim.base, state.last + 1))
-    hidden = base.segment.hidden
-    messages: list[Record] = []
-    for start in range(base.segment.cut, claim.upto + 1, _PAGE):
-        if start > base.segment.cut:
-            pause()
-        stop = min(start + _PAGE, claim.upto + 1)
-        messages += journal.backend.read(partial(_messages, claim.session, start, stop, hidden))
-    live = turns.current(journal, claim.session)
-    return Work(
-        previous=base.summary,
-        facts=base.facts,
-        carried=base.carried,
-        kept=base.kept,
-        messages=tuple(messages),
-        tokens=state.tokens,
-        pinned=base.standing.pinned,
-        turns=_turns((*base.kept, *messages), live),
-    )
+def _skipped(why: str, head: int) -> CompactResult:
+    return CompactResult(None, "skipped", changed=False, joined=False, applied=False, cause=why, segment=head)
 
 
-def _messages(session: str, start: int, stop: int, hidden: Ranges, tx: Transaction) -> list[Record]:
-    return view.messages(tx, session, start, stop, hidden)
+def _made_of(summarizer: Summarizer, planned: Plan, instructions: str | None, policy: Policy) -> str | None:
+    """What a summary of this segment would be made of, where the same gives the same; None where it may not."""
+    if not always_says_the_same(summarizer):
+        return None
+    asked_for = [policy.summary_tokens, policy.ledger_tokens, policy.shrink, instructions]
+    return digest("", getattr(summarizer, "__qualname__", ""), None, [*asked_for, planned.cut, *planned.kept])
 
 
-def _turns(messages: Sequence[Record], live: OpenTurn | None) -> Turns:
-    if live is None:
-        return Turns(over=frozenset(r.number for r in messages if r.turn is not None))
-    return Turns(
-        over=frozenset(r.number for r in messages if r.turn is not None and r.turn != live.id),
-        opening=_opening(messages, live),
-    )
-
-
-def _opening(messages: Sequence[Record], live: OpenTurn) -> int | None:
-    """The message of the user that a turn is about: its own first one, or the last before it began, if its writer
-    answered that. What came from the user later only steers it."""
-    first = next((r for r in messages if r.turn == live.id), None)
-    if first is not None and _asks(first):
-        return first.number
-    before = [r.number for r in messages if r.number < live.number and _asks(r)]
-    return before[-1] if before else next((r.number for r in messages if r.turn == live.id and _asks(r)), None)
-
-
-def _asks(record: Record) -> bool:
-    return record.header is not None and record.header.role == "user"
+def _refused_before(journal: Journal, session: str, base: int, made_of: str) -> str | None:
+    """Why the same summary was refused already, if it was."""
+    tried = journal.backend.read(lambda tx: tx.compactions(session, open_only=False))
+    causes = [c.cause for c in tried if c.base == base and c.input == made_of]
+    return f"the same summary of the same messages was refused already: {causes[-1]}" if causes else None
 
 
 def _already(asked: Requested, base: int) -> CompactResult:
@@ -487,10 +499,6 @@ def _when(held: Held, journal: Journal, deadline: float) -> float:
         return deadline
     now = journal.backend.read(lambda tx: tx.now)
     return time.monotonic() + max(0.0, held.until - now) + 0.001
-
-
-def _numbered(records: tuple[Record, ...]) -> list[Numbered]:
-    return [(r.number, r.header) for r in records if r.header is not None]
 
 
 def _tokens(records: list[Record]) -> int:
@@ -524,5 +532,6 @@ def _leads(record: Record) -> bool:
 def _agent_of(session: str, tx: Transaction) -> tuple[bool, bool]:
     """Whether a session's agent compacts it, and whether that agent runs."""
     state = known(tx, session)
+    may_compact(tx, state)
     by_agent = segment(tx, session, state.head).keeper != "onefold"
     return by_agent, by_agent and has_agent(tx, state)

@@ -60,6 +60,15 @@ def extract(material: Material) -> Summary:
     return Summary("\n".join(lines), by="extract")
 
 
+extract.deterministic = True  # type: ignore[attr-defined]
+
+
+def always_says_the_same(summarizer: Summarizer) -> bool:
+    """Whether a summarizer says of itself that the same material gives the same summary (`deterministic = True`): then
+    one that was refused is not asked for again until there is something else to summarise."""
+    return bool(getattr(summarizer, "deterministic", False))
+
+
 def call(summarizer: Summarizer, material: Material) -> Summary:
     """Calls a summarizer of either colour from a thread of its own, and takes its answer in either shape."""
     made = summarizer(material)

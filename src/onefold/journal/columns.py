@@ -18,6 +18,7 @@ log = logging.getLogger("onefold")
 _COLUMNS = ("session", "id", "state", "requested_at")
 _REST = frozenset(f.name for f in fields(Compaction)) - {*_COLUMNS}
 _NUMBERS = struct.Struct("<2d14q")
+_LATER = struct.Struct("<4q")
 
 
 def only_messages(before: SessionState, after: SessionState) -> bool:
@@ -120,7 +121,10 @@ def compaction_or_not(row: Any) -> Compaction:
 def seal(values: Any) -> int:
     text = f"{values[0]}\n{values[11]}\n{values[16]}"
     try:
-        numbers = _NUMBERS.pack(*values[1:11], *values[12:16], *values[17:])
+        numbers = _NUMBERS.pack(*values[1:11], *values[12:16], *values[17:19])
+        later = values[19:]  # columns that came with a later schema: rows from before it keep their seal
+        if any(later):
+            numbers += _LATER.pack(*later)
     except struct.error:
         return -1  # not even numbers: the seal of no row
     return zlib.crc32(text.encode(), zlib.crc32(numbers))

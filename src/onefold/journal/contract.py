@@ -9,8 +9,9 @@ Read this file to find the race. The argument in short:
 - A lease decides who pays for a summary, never who is right. `commit` does not look at it: the first valid summary
   wins, and a lease that is lost, stolen, broken or missing costs a model call.
 - Whatever opens a segment settles, in the same transaction, the compaction that is open on another one.
-- Attempts are counted at claim, so a crash counts. An attempt has a longest life that renewals cannot stretch, and
-  whoever meets a dead last attempt settles it. So every compaction ends as long as one process lives.
+- Attempts are counted at claim, so a crash counts; one that is handed back is not an attempt. An attempt has a longest
+  life that renewals cannot stretch, and whoever meets a dead last attempt settles it. So every compaction ends as long
+  as one process lives.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from onefold.errors import (
 )
 from onefold.journal import fold, reading, view
 from onefold.journal.bodies import NOTHING, paid, same_content, told
+from onefold.journal.bounds import held_back
 from onefold.journal.fold import boundary
 from onefold.journal.leases import PatientLeases
 from onefold.journal.refusals import check_name, conflict, known_word, lost, may_compact, own, refused
@@ -53,9 +55,9 @@ from onefold.model import (
     MESSAGE,
     REQUESTED,
     SEGMENT_OPENED,
+    SKIPPED,
     STARTED,
     SUPERSEDED,
-    URGENT,
     Appended,
     Claim,
     Compaction,
@@ -81,8 +83,6 @@ from onefold.model import (
 log = logging.getLogger("onefold")
 
 SUMMARY_LIMIT = 1 << 20
-AUTOMATIC_FAILURES = 3
-GROWTH = 1.2
 CLAIMABLE_AT_ONCE = 32
 
 
@@ -184,8 +184,8 @@ class Journal:
         """Asks for a compaction of segment `base`, the one the caller measured.
 
         Opens one, joins the open one, or learns that the head has moved on already. A person (trigger "manual")
-        passes the wait after a failure and the bound on automatic ones, never the count of attempts. After an undo,
-        automatic triggers are not heard until the context is full.
+        passes the wait after a failure and the bounds on automatic ones, never the count of attempts. Where those are
+        held back, and after an undo, a context that is full is heard: `journal/bounds.py` has the rules.
         """
         if attempts < 1:
             raise OnefoldError(f"session {session!r}: a compaction needs at least one attempt, not {attempts}")
@@ -205,22 +205,13 @@ class Journal:
             if current is not None and self._dead_last_attempt(tx, current):
                 state = self._settle_dead(tx, state, current)
                 current = None
+            if (held := held_back(tx, state, trigger, attempts, current)) is not None:
+                return Requested(None, "held back", state.head, held.cause, held.until)
             if current is not None:
                 body = {"compaction": current.id, "trigger": trigger, "hurry": trigger == MANUAL}
                 state = self.add(tx, state, self.draft(JOINED, body, actor=actor, key=key))
                 tx.put_session(state)
                 return Requested(tx.compaction(session, current.id), "joined", state.head)
-            if trigger != MANUAL and _worn_out(state):
-                cause = (
-                    f"{state.failures} automatic compactions of this segment failed; the next one waits until the "
-                    "context has grown by a fifth, or a person asks"
-                )
-                return Requested(None, "held back", state.head, cause)
-            if trigger not in URGENT and segment(tx, session, state.head).source == "restored":
-                cause = (
-                    "somebody went back in it; automatic compactions wait until the context is full, or a person asks"
-                )
-                return Requested(None, "held back", state.head, cause)
             state = self.ask(tx, state, trigger, instructions=instructions, attempts=attempts, actor=actor, key=key)
             tx.put_session(state)
             return Requested(tx.compaction(session, state.open or ""), "opened", state.head)
@@ -258,6 +249,7 @@ class Journal:
             if held is not None:
                 return held
             body = {"compaction": current.id, "base": current.base, "life": life, "holder": asdict(who)}
+            turn = state.turn
             state = self.add(tx, state, self.draft(STARTED, body))
             tx.put_session(state)
             until = tx.now + min(lease, life)
@@ -273,6 +265,8 @@ class Journal:
                 life=life,
                 until=until,
                 pid=os.getpid(),
+                takes_over=current.state == "running",
+                turn=turn,
             )
 
         return work
@@ -429,11 +423,45 @@ class Journal:
         *,
         refusal: str | None = None,
         spent: Spent = NOTHING,
+        asked: bool = True,
+        input: str | None = None,
     ) -> Compaction:
         """Ends this attempt, if the claim is the newest. Without `retry_after`, or attempts left, it ends the whole.
 
-        `refusal` is the name of the check that a summary did not pass.
+        `refusal` is the name of the check that a summary did not pass, `asked` whether a summarizer was asked at all:
+        what failed before that is held against nobody. `input` says what the summary was made of.
         """
+
+        def body(tx: Transaction, current: Compaction) -> dict[str, Json]:
+            final = retry_after is None or current.attempts >= current.attempts_allowed
+            said: dict[str, Json] = {"attempt": current.attempts, "cause": _printable(error), "final": final}
+            said |= {**({"refusal": refusal} if refusal else {}), **paid(spent)}
+            said |= {**({} if asked else {"asked": 0}), **({"input": input} if input else {})}
+            if not final:
+                wait = retry_after or 0.0
+                said |= {"retry_after": wait, "not_before": round(tx.now + wait, 6)}
+            return said
+
+        return self._end_attempt(claim, FAILED, body)
+
+    def hand_back(self, claim: Claim, why: str, *, asked: bool) -> Compaction:
+        """Gives a claim back, for the next one to take at once: no failure, and no attempt. `asked` says whether a
+        summarizer was asked: such a call is paid, and after a few of them automatic triggers rest."""
+
+        def body(tx: Transaction, current: Compaction) -> dict[str, Json]:
+            said = {"attempt": current.attempts, "cause": _printable(why), "final": False}
+            return {**said, "handed_back": True, "asked": int(asked)}
+
+        return self._end_attempt(claim, FAILED, body)
+
+    def skip(self, claim: Claim, why: str) -> Compaction:
+        """Ends the compaction because there is nothing to compact: a final state, and no failure."""
+        return self._end_attempt(claim, SKIPPED, lambda tx, current: {"cause": _printable(why)})
+
+    def _end_attempt(
+        self, claim: Claim, kind: str, body: Callable[[Transaction, Compaction], dict[str, Json]]
+    ) -> Compaction:
+        """Ends an attempt in one of these ways, if the claim is the newest; otherwise it is over already."""
         own(claim)
 
         def work(tx: Transaction) -> Compaction:
@@ -441,14 +469,8 @@ class Journal:
             current = _compaction(tx, claim.session, claim.compaction)
             if current.state != "running" or current.fence != claim.fence:
                 return current
-            final = retry_after is None or current.attempts >= current.attempts_allowed
-            cause = error.encode("utf-8", "replace").decode()  # for people, and never refused for its text
-            body = {"compaction": current.id, "attempt": current.attempts, "cause": cause, "final": final}
-            body |= {**({"refusal": refusal} if refusal else {}), **paid(spent)}
-            if not final:
-                wait = retry_after or 0.0
-                body |= {"retry_after": wait, "not_before": round(tx.now + wait, 6)}
-            tx.put_session(self.add(tx, state, self.draft(FAILED, body)))
+            said = {"compaction": current.id, **body(tx, current)}
+            tx.put_session(self.add(tx, state, self.draft(kind, said)))
             self.leases.drop(tx, claim.session)
             return _compaction(tx, claim.session, claim.compaction)
 
@@ -590,5 +612,6 @@ def _compaction(tx: Transaction, session: str, id: str) -> Compaction:
     return found
 
 
-def _worn_out(state: SessionState) -> bool:
-    return state.failures >= AUTOMATIC_FAILURES and state.tokens < state.failed_tokens * GROWTH
+def _printable(text: str) -> str:
+    """A cause is for people, and never refused for its text."""
+    return text.encode("utf-8", "replace").decode()

@@ -22,6 +22,7 @@ from onefold.model import (
     MESSAGE,
     REQUESTED,
     SEGMENT_OPENED,
+    SKIPPED,
     STARTED,
     SUPERSEDED,
     Compaction,
@@ -50,19 +51,12 @@ def apply(rows: Rows, state: SessionState, record: Record) -> SessionState:
         _use_key(rows, state.id, record.key, record)
     if record.kind == MESSAGE:
         # The same as `_replace(touched_at=…, last=…, messages=…, tokens=…)`, which would be a slow part of an append.
-        (
-            id, created, _, _, head, cut, messages, tokens, segments, compactions, committed, open,
-            pending, failures, failed, turn, parent, forked, aliases,
-        ) = state  # fmt: skip
+        id, created, _, _, head, cut, messages, tokens, *rest = state
         if record.header is not None:
             tokens += record.header.tokens
         return tuple.__new__(
-            SessionState,
-            (
-                id, created, record.at, record.number, head, cut, messages + 1, tokens, segments, compactions,
-                committed, open, pending, failures, failed, turn, parent, forked, aliases,
-            ),
-        )  # fmt: skip
+            SessionState, (id, created, record.at, record.number, head, cut, messages + 1, tokens, *rest)
+        )
     state = state._replace(last=record.number, touched_at=record.at)
     if record.kind == SEGMENT_OPENED:
         return _open_segment(rows, state, record)
@@ -90,10 +84,18 @@ def _other(rows: Rows, state: SessionState, record: Record) -> SessionState:
             rows.add_alias(state.id, body["alias"])
             return state._replace(aliases=state.aliases + 1)
         case "fork":
-            return state._replace(parent=body["parent"], forked_at=body["at"])
+            state = state._replace(parent=body["parent"], forked_at=body["at"])
+            return _limited(state, record) if "limits" in body else state
+        case "limits":
+            return _limited(state, record)
         case "erased":
             return _tombstone(rows, state, record)
     return state
+
+
+def _limited(state: SessionState, record: Record) -> SessionState:
+    """What its agent goes by from here on: said by the agent, or taken along by a fork."""
+    return state._replace(limits=record.number, window=record.body["limits"]["window"])
 
 
 def _tombstone(rows: Rows, state: SessionState, record: Record) -> SessionState:
@@ -161,6 +163,8 @@ def _open_segment(rows: Rows, state: SessionState, record: Record) -> SessionSta
         tokens=opened.tokens_after,
         failures=0,
         failed_tokens=0,
+        paid=0,
+        rests=0,
     )
 
 
@@ -202,9 +206,15 @@ def _compaction(rows: Rows, state: SessionState, record: Record) -> SessionState
                 life=body["life"],
                 holder=HolderId(**body["holder"]),
                 not_before=None,
+                asked=known.asked + (known.state == "running"),  # the attempt before it died, and may have asked
             )
         )
         return state
+    if record.kind == FAILED and body.get("handed_back"):
+        # Given back, and not failed: it is no attempt. If a summarizer had been asked, that was paid all the same.
+        attempts = known.attempts - 1
+        rows.put_compaction(replace(known, state="requested", attempts=attempts, cause=body["cause"], not_before=None))
+        return state._replace(paid=state.paid + body["asked"])
     if record.kind == FAILED and not body["final"]:
         rows.put_compaction(
             replace(
@@ -214,6 +224,8 @@ def _compaction(rows: Rows, state: SessionState, record: Record) -> SessionState
                 not_before=body["not_before"],
                 retry_after=body["retry_after"],
                 spent=known.spent + Spent(**body.get("spent", {})),
+                asked=known.asked + body.get("asked", 1),
+                input=body.get("input"),
             )
         )
         return state
@@ -225,26 +237,32 @@ _SETTLED: dict[str, State] = {
     FAILED: "failed",
     CANCELLED: "cancelled",
     SUPERSEDED: "superseded",
+    SKIPPED: "skipped",
 }
 
 
 def _settle(rows: Rows, state: SessionState, record: Record, known: Compaction) -> SessionState:
-    settled = _SETTLED[record.kind]
+    settled, body = _SETTLED[record.kind], record.body
+    asked = known.asked + (body.get("asked", 1) if settled == "failed" else 0)
     rows.put_compaction(
         replace(
             known,
             state=settled,
+            asked=asked,
+            input=body.get("input", known.input),
             settled_at=record.at,
             not_before=None,
-            fence=record.body.get("fence", known.fence),
-            segment=record.body.get("segment"),
-            cause=record.body.get("cause", known.cause),
-            spent=known.spent + Spent(**record.body.get("spent", {})),
+            fence=body.get("fence", known.fence),
+            segment=body.get("segment"),
+            cause=body.get("cause", known.cause),
+            spent=known.spent + Spent(**body.get("spent", {})),
         )
     )
     state = state._replace(open=None)
     if settled == "committed":
         return state._replace(committed=state.committed + 1)
+    if settled == "skipped" or (settled == "failed" and not asked):
+        return state._replace(rests=state.tokens)
     if settled == "failed" and known.trigger != MANUAL:
         return state._replace(failures=state.failures + 1, failed_tokens=state.tokens)
     return state

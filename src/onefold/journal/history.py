@@ -158,7 +158,9 @@ def fork(
             fits = newest(tx, origin._replace(last=upto), inherits.hidden)
             inherits = replace(fits, hidden=inherits.hidden)
         state = fold.newborn(child, tx.now)._replace(last=upto, tokens=origin.tokens)
-        body = {"parent": parent, "at": upto, "kind": kind}
+        body: dict[str, Json] = {"parent": parent, "at": upto, "kind": kind}
+        if (limits := view.limits(tx, origin)) is not None:
+            body["limits"] = limits
         state = journal.add(tx, state, journal.draft(FORK, body, actor=actor))
         opened: dict[str, Json] = boundary(
             inherits, state, base=None, source="forked", summary_of=inherits.summary, session=child, keeper="onefold"

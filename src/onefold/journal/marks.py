@@ -10,7 +10,7 @@ from onefold.journal.view import known
 from onefold.messages.codecs import estimate
 from onefold.messages.frame import noted
 from onefold.messages.groups import Group, group
-from onefold.model import ERASED, MESSAGE, NOTE, PIN_ADDED, PIN_REMOVED, Json, Note, Segment, SessionState
+from onefold.model import ERASED, LIMITS, MESSAGE, NOTE, PIN_ADDED, PIN_REMOVED, Json, Note, Segment, SessionState
 
 NOTE_LIMIT = 16 << 10
 
@@ -133,6 +133,21 @@ def aliases(journal: Journal, session: str) -> list[str]:
         return [m.body["alias"] for m in marks if m.kind == "alias"]
 
     return journal.backend.read(work)
+
+
+def go_by(journal: Journal, session: str, limits: dict[str, Json], *, actor: str | None = None) -> int:
+    """Notes which limits a session's agent goes by, for all who look at the session without it. Said again, nothing
+    happens. Gives the number of the record that says so."""
+
+    def work(tx: Transaction) -> int:
+        state = known(tx, session)
+        if view.limits(tx, state) == limits:
+            return state.limits
+        state = journal.add(tx, state, journal.draft(LIMITS, {"limits": limits}, actor=actor))
+        tx.put_session(state)
+        return state.limits
+
+    return journal.backend.write(session, work)
 
 
 def resolve(journal: Journal, any_id: str) -> str:

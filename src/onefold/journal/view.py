@@ -42,6 +42,12 @@ def known(tx: Transaction, session: str) -> SessionState:
     return state
 
 
+def limits(tx: Transaction, state: SessionState) -> dict[str, Json] | None:
+    """What its agent goes by, as it said so or as a fork took it along; None if nobody did."""
+    said = tx.record(state.id, state.limits) if state.limits else None
+    return None if said is None else said.body["limits"]
+
+
 # ---------------------------------------------------------------------- whose records, and which of them
 
 

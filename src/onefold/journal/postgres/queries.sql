@@ -17,12 +17,12 @@ select set_config('lock_timeout', %s, true), set_config('idle_in_transaction_ses
 
 -- lock_session: a session's state, and its row for this transaction alone.
 select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
-  failures, failed_tokens, turn, parent, forked_at, aliases, seal
+  failures, failed_tokens, turn, parent, forked_at, aliases, paid, rests, limits, "window", seal
 from onefold.sessions where id = %s for update;
 
 -- try_session: the same, unless somebody else has the row: then nothing, at once.
 select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
-  failures, failed_tokens, turn, parent, forked_at, aliases, seal
+  failures, failed_tokens, turn, parent, forked_at, aliases, paid, rests, limits, "window", seal
 from onefold.sessions where id = %s for update skip locked;
 
 -- lock_new: the id of a session that has no row, for this transaction alone.
@@ -120,7 +120,7 @@ delete from onefold.records where session = %s;
 
 -- session: one session's state.
 select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
-  failures, failed_tokens, turn, parent, forked_at, aliases, seal
+  failures, failed_tokens, turn, parent, forked_at, aliases, paid, rests, limits, "window", seal
 from onefold.sessions where id = %s;
 
 -- line: the states of a session and of all that it is a fork of, one after another.
@@ -129,26 +129,27 @@ with recursive line as (
   union all select sessions.* from onefold.sessions join line on sessions.id = line.parent
 )
 select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
-  failures, failed_tokens, turn, parent, forked_at, aliases, seal
+  failures, failed_tokens, turn, parent, forked_at, aliases, paid, rests, limits, "window", seal
 from line;
 
 -- put_session: sets one session's state.
 insert into onefold.sessions (id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions,
-  committed, open, pending, failures, failed_tokens, turn, parent, forked_at, aliases, seal)
-values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+  committed, open, pending, failures, failed_tokens, turn, parent, forked_at, aliases, paid, rests, limits, "window", seal)
+values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 on conflict (id) do update set created_at = excluded.created_at, touched_at = excluded.touched_at,
   last = excluded.last, head = excluded.head, cut = excluded.cut, messages = excluded.messages,
   tokens = excluded.tokens, segments = excluded.segments, compactions = excluded.compactions,
   committed = excluded.committed, open = excluded.open, pending = excluded.pending, failures = excluded.failures,
   failed_tokens = excluded.failed_tokens, turn = excluded.turn, parent = excluded.parent,
-  forked_at = excluded.forked_at, aliases = excluded.aliases, seal = excluded.seal;
+  forked_at = excluded.forked_at, aliases = excluded.aliases, paid = excluded.paid, rests = excluded.rests,
+  limits = excluded.limits, "window" = excluded."window", seal = excluded.seal;
 
 -- touch_session: what an append changes of a session's state.
 update onefold.sessions set touched_at = %s, last = %s, messages = %s, tokens = %s, seal = %s where id = %s;
 
 -- sessions: a page of all sessions, the latest activity first.
 select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
-  failures, failed_tokens, turn, parent, forked_at, aliases, seal
+  failures, failed_tokens, turn, parent, forked_at, aliases, paid, rests, limits, "window", seal
 from onefold.sessions where (touched_at, id) < (%s, %s) order by touched_at desc, id desc limit %s;
 
 -- lasts: the last numbers of several sessions.
@@ -156,7 +157,7 @@ select id, last from onefold.sessions where id = any(%s);
 
 -- forks: the sessions that have this one as their parent.
 select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
-  failures, failed_tokens, turn, parent, forked_at, aliases, seal
+  failures, failed_tokens, turn, parent, forked_at, aliases, paid, rests, limits, "window", seal
 from onefold.sessions where parent = %s order by id;
 
 -- drop_session: forgets a derived row, never a record.

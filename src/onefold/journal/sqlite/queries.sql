@@ -66,7 +66,7 @@ select id from records join journals on place = (sid << 32) + ?2 where session =
 
 -- session: one session's state.
 select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
-  failures, failed_tokens, turn, parent, forked_at, aliases, seal
+  failures, failed_tokens, turn, parent, forked_at, aliases, paid, rests, limits, "window", seal
 from sessions where id = ?;
 
 -- burst: what came after a session's row was written: how many records, how many of them no messages, their size.
@@ -75,26 +75,27 @@ where place >= ? and place < ?;
 
 -- put_session: sets one session's state. Not `insert or replace`, which takes the row out of its tree and its index first.
 insert into sessions (id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions,
-  committed, open, pending, failures, failed_tokens, turn, parent, forked_at, aliases, seal)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  committed, open, pending, failures, failed_tokens, turn, parent, forked_at, aliases, paid, rests, limits, "window", seal)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 on conflict (id) do update set created_at = excluded.created_at, touched_at = excluded.touched_at,
   last = excluded.last, head = excluded.head, cut = excluded.cut, messages = excluded.messages,
   tokens = excluded.tokens, segments = excluded.segments, compactions = excluded.compactions,
   committed = excluded.committed, open = excluded.open, pending = excluded.pending, failures = excluded.failures,
   failed_tokens = excluded.failed_tokens, turn = excluded.turn, parent = excluded.parent,
-  forked_at = excluded.forked_at, aliases = excluded.aliases, seal = excluded.seal;
+  forked_at = excluded.forked_at, aliases = excluded.aliases, paid = excluded.paid, rests = excluded.rests,
+  limits = excluded.limits, "window" = excluded."window", seal = excluded.seal;
 
 -- touch_session: what an append changes of a session's state.
 update sessions set touched_at = ?, last = ?, messages = ?, tokens = ?, seal = ? where id = ?;
 
 -- sessions: a page of all sessions, the latest activity first.
 select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
-  failures, failed_tokens, turn, parent, forked_at, aliases, seal
+  failures, failed_tokens, turn, parent, forked_at, aliases, paid, rests, limits, "window", seal
 from sessions where (touched_at, id) < (?, ?) order by touched_at desc, id desc limit ?;
 
 -- forks: the sessions that have this one as their parent.
 select id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open, pending,
-  failures, failed_tokens, turn, parent, forked_at, aliases, seal
+  failures, failed_tokens, turn, parent, forked_at, aliases, paid, rests, limits, "window", seal
 from sessions where parent = ? order by id;
 
 -- drop_session: forgets a derived row, never a record.

@@ -16,7 +16,7 @@ from onefold.journal.sqlite.place import APPLICATION
 from onefold.journal.sqlite.rows import reseal
 from onefold.model import Ids
 
-WRITER = 4
+WRITER = 6
 """The version of this program's way of writing. A store may ask for a newer one: its `min_writer`."""
 
 

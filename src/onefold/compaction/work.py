@@ -1,0 +1,145 @@
+"""What a compaction has to go by: its segment's summary, and the messages it may cut; read whole, or looked at ahead.
+
+What is over is decided by the records that were claimed, never by what came since: a call that was open then is never
+before the cut, whatever has answered or ended it meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from onefold.compaction.context import boundary
+from onefold.compaction.plan import NoCut, Plan, Turns, plan
+from onefold.compaction.policy import Policy
+from onefold.journal import view
+from onefold.journal.contract import Journal
+from onefold.journal.seam import Heading, Transaction
+from onefold.journal.view import known
+from onefold.messages.groups import Numbered
+from onefold.model import Claim, Fact, Ranges, Record
+
+_PAGE = 20
+
+Said = Record | Heading
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a plan is made by: headers, and no text."""
+
+    first: bool
+    """Nothing was cut before."""
+    kept: tuple[Said, ...]
+    messages: tuple[Said, ...]
+    tokens: int
+    pinned: frozenset[int]
+    """Messages that stay in every context. They are summarised like the rest, so that unpinning loses nothing."""
+    turns: Turns
+
+    def plan(self, policy: Policy) -> Plan | NoCut:
+        return plan(
+            _numbered(self.messages),
+            kept=_numbered(self.kept),
+            total=self.tokens,
+            first=self.first,
+            policy=policy,
+            pinned=self.pinned,
+            turns=self.turns,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a claim has to go by."""
+
+    previous: str | None
+    facts: tuple[Fact, ...]
+    """The ledger as it holds now."""
+    carried: tuple[Fact, ...]
+    """The same with what is hidden by a note or a later message, which may be taken back."""
+    kept: tuple[Record, ...]
+    messages: tuple[Record, ...]
+    tokens: int
+    pinned: frozenset[int]
+    turns: Turns
+
+    def plan(self, policy: Policy) -> Plan | NoCut:
+        seen = Outlook(self.previous is None, self.kept, self.messages, self.tokens, self.pinned, self.turns)
+        return seen.plan(policy)
+
+
+def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda: None) -> Work:
+    """Reads what a claim may work with, a little at a time: with a `pause` after each page, other threads of this
+    process, the agent's own among them, are not kept waiting while a long context is read."""
+    state = journal.state(claim.session)
+    base = journal.backend.read(lambda tx: boundary(tx, claim.session, claim.base, state.last + 1))
+    hidden = base.segment.hidden
+    messages: list[Record] = []
+    for start in range(base.segment.cut, claim.upto + 1, _PAGE):
+        if start > base.segment.cut:
+            pause()
+        stop = min(start + _PAGE, claim.upto + 1)
+        messages += journal.backend.read(partial(_messages, claim.session, start, stop, hidden))
+    return Work(
+        previous=base.summary,
+        facts=base.facts,
+        carried=base.carried,
+        kept=base.kept,
+        messages=tuple(messages),
+        tokens=state.tokens,
+        pinned=base.standing.pinned,
+        turns=journal.backend.read(lambda tx: _turns(tx, claim.session, claim.turn, (*base.kept, *messages))),
+    )
+
+
+def look_ahead(session: str, base: int, tx: Transaction) -> Outlook | None:
+    """What a claim made now would plan by; None if there is none to make: the head is another one, or somebody has
+    asked already."""
+    state = known(tx, session)
+    head = tx.segment(session, base)
+    if state.head != base or state.open is not None or head is None:
+        return None
+    messages = view.headers(tx, session, head.cut, state.last + 1, head.hidden)
+    kept = tuple(r for n in head.kept if (r := view.record(tx, session, n)) is not None)
+    return Outlook(
+        first=head.summary is None,
+        kept=kept,
+        messages=tuple(messages),
+        tokens=state.tokens,
+        pinned=view.standing(tx, session, state.last + 1, head.hidden).pinned,
+        turns=_turns(tx, session, state.turn, (*kept, *messages)),
+    )
+
+
+def _messages(session: str, start: int, stop: int, hidden: Ranges, tx: Transaction) -> list[Record]:
+    return view.messages(tx, session, start, stop, hidden)
+
+
+def _turns(tx: Transaction, session: str, number: int, messages: Sequence[Said]) -> Turns:
+    """What is over, where the turn that began at this record is open, or none is (0)."""
+    started = tx.record(session, number) if number else None
+    live = None if started is None else started.turn
+    return Turns(
+        over=frozenset(r.number for r in messages if r.turn is not None and r.turn != live),
+        opening=None if live is None else _opening(messages, live, number),
+    )
+
+
+def _opening(messages: Sequence[Said], live: str, began: int) -> int | None:
+    """The message of the user that a turn is about: its own first one, or the last before it began, if its writer
+    answered that. What came from the user later only steers it."""
+    first = next((r for r in messages if r.turn == live), None)
+    if first is not None and _asks(first):
+        return first.number
+    before = [r.number for r in messages if r.number < began and _asks(r)]
+    return before[-1] if before else next((r.number for r in messages if r.turn == live and _asks(r)), None)
+
+
+def _asks(record: Said) -> bool:
+    return record.header is not None and record.header.role == "user"
+
+
+def _numbered(records: Sequence[Said]) -> list[Numbered]:
+    return [(r.number, r.header) for r in records if r.header is not None]

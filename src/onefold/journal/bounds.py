@@ -1,0 +1,73 @@
+"""When an automatic trigger is not heard: bounds on compactions that came to nothing, kept in the journal.
+
+A person is always heard. A context that is full (`limit`, `overflow`) passes every bound but the one on failures, and
+that one at a bounded rate: so a summarizer that works is reached in the end, and one that does not costs little.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from onefold.journal.seam import Transaction
+from onefold.model import MANUAL, URGENT, Compaction, SessionState
+
+AUTOMATIC_FAILURES = 3
+GROWTH = 1.2
+AGAIN, AGAIN_AT_MOST = 60.0, 600.0
+"""Seconds after the last failure in which a full context is not heard either: twice as many after each one more."""
+
+
+class HeldBack(NamedTuple):
+    """Why a request is not heard, and when it will be, where time alone decides."""
+
+    cause: str
+    until: float | None = None
+
+
+def grown(state: SessionState, since: int) -> bool:
+    """Whether a context has grown by a fifth since it had this size."""
+    return state.tokens >= since * GROWTH
+
+
+def held_back(
+    tx: Transaction, state: SessionState, trigger: str, attempts: int, current: Compaction | None
+) -> HeldBack | None:
+    """Whether a request is not heard now; `current` is the compaction that is open, which it would join."""
+    if trigger == MANUAL:
+        return None
+    full = trigger in URGENT
+    if state.paid >= attempts and not full:
+        return HeldBack(
+            f"{state.paid} summaries of this segment were begun and not brought to their end, since their processes "
+            "ended; the next one is made when the context is full, or when a person asks"
+        )
+    if current is not None:
+        return None
+    if state.failures >= AUTOMATIC_FAILURES and not grown(state, state.failed_tokens):
+        cause = f"{state.failures} automatic compactions of this segment failed; the next one waits until "
+        if not full:
+            return HeldBack(cause + "the context has grown by a fifth or is full, or a person asks")
+        if (again := _heard_again(tx, state)) is not None:
+            return HeldBack(f"{cause}{again - tx.now:.0f} s have passed, or a person asks", again)
+    if full:
+        return None
+    if state.rests and not grown(state, state.rests):
+        return HeldBack(
+            "there was nothing to compact in this segment when it was last tried; the next one waits until the context "
+            "has grown by a fifth or is full, or a person asks"
+        )
+    head = tx.segment(state.id, state.head)
+    if head is not None and head.source == "restored":
+        return HeldBack(
+            "somebody went back in it; automatic compactions wait until the context is full, or a person asks"
+        )
+    return None
+
+
+def _heard_again(tx: Transaction, state: SessionState) -> float | None:
+    """When a full context is heard again after failures; None if that is now. A clock that jumped makes nobody wait
+    for longer than the bound says."""
+    of_head = [c for c in tx.compactions(state.id, open_only=False) if c.base == state.head and c.state == "failed"]
+    pause = min(AGAIN_AT_MOST, AGAIN * 2 ** (state.failures - AUTOMATIC_FAILURES))
+    again = max((c.settled_at or 0.0 for c in of_head), default=0.0) + pause
+    return again if tx.now < again <= tx.now + pause else None
