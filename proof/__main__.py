@@ -80,14 +80,17 @@ def every_schedule(size: Size, say: Say) -> Row:
     two = schedules.explore(size.depth)
     say(f"two actors: {two.states:,} states")
     three = schedules.explore(size.depth_of_three, actors=3)
-    broken = [found.broken for found in (two, three) if found.broken is not None]
+    plans = schedules.explore_plans(size.depth + 1)
+    say(f"reading, planning and committing apart: {plans.states:,} states")
+    broken = [found.broken for found in (two, three, plans) if found.broken is not None]
     for what in broken:
         say(f"BROKEN: {what.what}: {' / '.join(what.path)}")
     lost = [b for b in broken if "acknowledged" in b.what or "neither in" in b.what or "summary knows" in b.what]
     stuck = [b for b in broken if "never ends" in b.what]
     return Row(
         "schedules",
-        f"{two.steps + three.steps:,} steps, {two.states + three.states:,} states, depth {two.depth} and {three.depth}",
+        f"{two.steps + three.steps + plans.steps:,} steps, {two.states + three.states + plans.states:,} states, "
+        f"depth {two.depth}, {three.depth} and {plans.depth}",
         faults=two.refused + three.refused,
         lost=len(lost),
         stuck=len(stuck),

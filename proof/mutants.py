@@ -64,6 +64,7 @@ KEY = Edit(CONTRACT, "if key is not None and (use := tx.key(session, key)) is no
 HIDDEN = Edit("journal/view.py", "return [*visible(one, 1, cut)] == [*visible(other, 1, cut)]", "return True")
 CARRIED = Edit("compaction/run.py", "previous=work.previous,", "previous=None,", after="Material(")
 WRITER = Edit(CONTRACT, "if turn is not None and state.turn != turn.number:", after="def append(")
+CLAIMED = Edit("compaction/work.py", "claim.session, claim.turn,", "claim.session, known(tx, claim.session).turn,")
 SYNC = Edit("journal/sqlite/backend.py", "pragma synchronous = full", "pragma synchronous = off")
 
 LINES = "journal/files/writing.py"
@@ -106,6 +107,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("attempts are counted at claim", (COUNTED,), "schedules"),
     Mutant("key uniqueness", (KEY,), "schedules"),
     Mutant("an old boundary knows nothing hidden", (HIDDEN,), "schedules"),
+    Mutant("what is over is decided at claim", (CLAIMED,), "schedules"),
     Mutant("previous summary carried", (CARRIED,), "engine"),
     Mutant("writer fence of a turn", (WRITER,), "model"),
     Mutant("sync before acknowledge", (SYNC,), "power loss"),

@@ -8,6 +8,7 @@ met before are not gone into again. After each step the promises are checked fro
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import re
 import sys
@@ -16,19 +17,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from onefold.compaction.plan import Plan
+from onefold.compaction.policy import Policy
+from onefold.compaction.work import Work, gather
 from onefold.errors import OnefoldError
-from onefold.journal import history, view
+from onefold.journal import history, turns, view
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryBackend, Room, Shelf
 from onefold.journal.rows import DictRows
 from onefold.journal.seam import Backend, Derived, Transaction
 from onefold.messages import draft
-from onefold.model import Claim, Clock, Draft, HolderId, Record, Segment
+from onefold.model import Claim, Clock, Draft, HolderId, Json, Record, Segment, TurnClaim
 
 SESSION = "s"
 LEASE, LIFE = 60.0, 150.0
 KEYED = "said once"
-_FINAL = ("committed", "failed", "cancelled", "superseded")
+_FINAL = ("committed", "failed", "cancelled", "superseded", "skipped")
+_WHO = HolderId("host", 1, "A", None, "nonce")
+_SHORT = Policy(tail_tokens=1, tail_messages=1, shrink=0.01)
+"""By which nearly everything may be cut: the planner is to be tempted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,10 @@ class Actor:
     claim: Claim | None = None
     peeked: bool = False
     """The canary's: it looked, and found nothing open."""
+    work: Work | None = None
+    """What it read for its claim."""
+    planned: Plan | None = None
+    """Where it means to cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +101,22 @@ class Stage:
         self._ids += 1
         return f"id-{self._ids}"
 
-    def begin(self, actors: int) -> World:
+    def begin(self, actors: int, *, in_turn: bool = False) -> World:
+        """Two messages; or a turn that is open, with a call that waits and a word of the user after it."""
         self._set(1000.0, 0, Room())
         self.journal.create(SESSION)
-        self.journal.append(SESSION, [self._message("first"), self._message("second")])
+        said: tuple[str, ...] = ("first", "second")
+        if in_turn:
+            said = ("look", "call 1", "by the way")
+            turn = turns.start(self.journal, SESSION, _WHO, lease=1e9)
+            assert isinstance(turn, TurnClaim)
+            calls = {"role": "assistant", "content": "call 1", "tool_calls": [_call("c1")]}
+            self.journal.append(SESSION, [self._message("look"), draft(calls, self._id)], turn=turn)
+            self.journal.append(SESSION, [self._message("by the way")])
+        else:
+            self.journal.append(SESSION, [self._message(text) for text in said])
         names = tuple(Actor(name) for name in "ABC"[:actors])
-        return World(*self._all(), names, ("first", "second"))
+        return World(*self._all(), names, said)
 
     def _set(self, now: float, ids: int, room: Room | None) -> None:
         self.now, self._ids = now, ids
@@ -115,15 +136,15 @@ class Stage:
         self._set(world.now, world.ids, None if world.room is None else _copy(world.room))
         refused = None
         try:
-            known = (ACTS.get(act) or CANARY[act])(self, me)
+            known = _ALL_ACTS[act](self, me)
         except OnefoldError as error:
             known, refused = me, type(error).__name__
         if known is None:
             return None
         actors = (*world.actors[:actor], known, *world.actors[actor + 1 :])
         appended = world.appended
-        if act == "append" and refused is None:
-            appended = (*appended, f"message {len(world.appended)}")
+        if act in _TOLD and refused is None:
+            appended = (*appended, f"{_TOLD[act]} {len(world.appended)}")
         if act == "append with the key" and refused is None and KEYED not in appended:
             appended = (*appended, KEYED)
         then = World(*self._all(), actors, appended, world.settled, (*world.path, f"{me.name} {act}"))
@@ -194,6 +215,20 @@ def _fail(stage: Stage, me: Actor) -> Actor | None:
     return me
 
 
+def _hand_back(stage: Stage, me: Actor) -> Actor | None:
+    if me.claim is None:
+        return None
+    stage.journal.hand_back(me.claim, "closed", asked=True)
+    return me
+
+
+def _skip(stage: Stage, me: Actor) -> Actor | None:
+    if me.claim is None:
+        return None
+    stage.journal.skip(me.claim, "nothing to compact")
+    return me
+
+
 def _cancel(stage: Stage, me: Actor) -> Actor:
     stage.journal.cancel(SESSION)
     return me
@@ -237,6 +272,83 @@ def _open_unseen(stage: Stage, me: Actor) -> Actor | None:
     return replace(me, peeked=False)
 
 
+# ---------------------------------------------------------------------- the same with a planner, in a turn with calls
+
+
+def _call(id: str) -> Json:
+    return {"id": id, "type": "function", "function": {"name": "read", "arguments": "{}"}}
+
+
+def _result(stage: Stage, me: Actor) -> Actor | None:
+    """The result of the call comes, late or in time."""
+    state = stage.journal.state(SESSION)
+    there = [r for r in stage.journal.read(SESSION) if r.header is not None and r.header.closes]
+    if there:
+        return None
+    body = {"role": "tool", "tool_call_id": "c1", "content": f"result {state.messages}"}
+    stage.journal.append(SESSION, [draft(body, stage._id)])
+    return me
+
+
+def _settle(stage: Stage, me: Actor) -> Actor | None:
+    """The turn ends by itself, whether or not its call was answered."""
+    open_turn = turns.current(stage.journal, SESSION)
+    if open_turn is None:
+        return None
+    own = TurnClaim(SESSION, open_turn.id, open_turn.number, None, 1e9, open_turn.until, os.getpid())
+    turns.end(stage.journal, own)
+    return me
+
+
+def _gather(stage: Stage, me: Actor) -> Actor | None:
+    return None if me.claim is None else replace(me, work=gather(stage.journal, me.claim), planned=None)
+
+
+def _plan(stage: Stage, me: Actor) -> Actor | None:
+    planned = None if me.work is None else me.work.plan(_SHORT)
+    return replace(me, planned=planned) if isinstance(planned, Plan) else None
+
+
+def _commit_plan(stage: Stage, me: Actor) -> Actor | None:
+    claim, planned = me.claim, me.planned
+    if claim is None or planned is None:
+        return None
+    covers = stage.backend.read(lambda tx: _covered(tx, claim, planned.cut))
+    stage.journal.commit(claim, f"covers {sorted(covers)}", planned.cut, kept=planned.kept)
+    return me
+
+
+PLANNED: dict[str, Callable[[Stage, Actor], Actor | None]] = {
+    "append": _append,
+    "result": _result,
+    "settle": _settle,
+    "request": _request,
+    "claim": _claim,
+    "gather": _gather,
+    "plan": _plan,
+    "commit the plan": _commit_plan,
+    "time": _time,
+}
+_TOLD = {"append": "message", "result": "result"}
+
+
+def _torn(tx: Transaction, records: list[Record], head: Segment) -> str | None:
+    """A call that was open by the records that were claimed must not lie before the cut, whatever came since."""
+    by = None if head.compaction is None else tx.compaction(SESSION, head.compaction)
+    if by is None:
+        return None
+    claimed = [r for r in records if r.number < by.fence]
+    ended = {r.turn for r in claimed if r.kind == "turn.settled"}
+    for call in (r for r in claimed if r.header is not None and r.header.opens and r.number < head.cut):
+        since = [r.header for r in claimed if r.number > call.number and r.header is not None]
+        answered = {id for header in since for id in header.closes}
+        opens = call.header.opens if call.header is not None else ()
+        asked_again = any(header.role == "assistant" for header in since)
+        if not answered >= {*opens} and not asked_again and call.turn not in ended:
+            return f"the call in message {call.number} was open when it was claimed, and lies before the cut"
+    return None
+
+
 CANARY: dict[str, Callable[[Stage, Actor], Actor | None]] = {"peek": _peek, "open unseen": _open_unseen}
 """A race that is known: check in one transaction, write in the next. A search that does not find it finds nothing."""
 
@@ -250,6 +362,8 @@ ACTS: dict[str, Callable[[Stage, Actor], Actor | None]] = {
     "commit": _commit,
     "commit too much": lambda stage, me: _commit(stage, me, beyond=True),
     "fail": _fail,
+    "hand back": _hand_back,
+    "skip": _skip,
     "cancel": _cancel,
     "restore": _restore,
     "undo": _undo,
@@ -258,11 +372,14 @@ ACTS: dict[str, Callable[[Stage, Actor], Actor | None]] = {
 }
 
 
-def _covered(tx: Transaction, claim: Claim) -> set[int]:
+_ALL_ACTS = {**PLANNED, **CANARY, **ACTS}
+
+
+def _covered(tx: Transaction, claim: Claim, cut: int | None = None) -> set[int]:
     """What a good summary of a claim stands for: what the one before stands for, and the messages since."""
     base = tx.segment(SESSION, claim.base)
     assert base is not None
-    since = view.messages(tx, SESSION, base.cut, claim.fence, base.hidden)
+    since = view.messages(tx, SESSION, base.cut, claim.fence if cut is None else cut, base.hidden)
     return {r.number for r in since} | _knows(tx, base)
 
 
@@ -308,6 +425,8 @@ def _wrong(tx: Transaction, world: World) -> str | None:
         return "two compactions are open"
     if open_ones and open_ones[0].base != head.number:
         return "an open compaction is not on the head"
+    if any("plan" in act for act in world.path) and (torn := _torn(tx, records, head)) is not None:
+        return torn
     return _lost_or_found(tx, records, head, world)
 
 
@@ -341,7 +460,7 @@ def _evicted(before: World, world: World) -> str | None:
     then, now = _running(before), _running(world)
     act = world.path[-1]
     name, _, what = act.partition(" ")
-    if then is None or now is not None or what != "fail":
+    if then is None or now is not None or what not in ("fail", "hand back", "skip"):
         return None
     claim = next(a.claim for a in before.actors if a.name == name)
     if claim is not None and claim.fence != then:
@@ -382,10 +501,11 @@ def explore(
     most: int | None = None,
     stage: Stage | None = None,
     acts: tuple[str, ...] = tuple(ACTS),
+    in_turn: bool = False,
 ) -> Explored:
     """Goes through every order of steps to a depth, the shortest first, or until so many states were met."""
     stage = stage or Stage()
-    first = stage.begin(actors)
+    first = stage.begin(actors, in_turn=in_turn)
     found = Explored(states=1)
     seen = {_essence(first)}
     line: deque[World] = deque([first])
@@ -412,6 +532,11 @@ def explore(
             if most is not None and found.states >= most:
                 return found
     return found
+
+
+def explore_plans(depth: int) -> Explored:
+    """The same where reading, planning and committing are steps of their own, in a turn whose call waits."""
+    return explore(depth, acts=tuple(PLANNED), in_turn=True)
 
 
 def walk(stage: Stage, steps: int, chance: random.Random, *, actors: int = 3) -> Explored:
@@ -452,7 +577,10 @@ def _essence(world: World) -> object:
     assert world.room is not None
     shelf = world.room.shelves[SESSION]
     lease = world.room.leases.get(SESSION)
-    knows = ((a.seen, 0 if a.claim is None else a.claim.fence, a.peeked) for a in world.actors)
+    knows = (
+        (a.seen, 0 if a.claim is None else a.claim.fence, a.peeked, str(a.work and a.work.turns), str(a.planned))
+        for a in world.actors
+    )
     return (
         _records(shelf),
         KEYED in world.appended,
@@ -498,11 +626,12 @@ def main() -> int:
     if canary() is None:
         print("BROKEN: the search did not find a race that is there")
         return 1
-    found = explore(chosen.depth, actors=chosen.actors, most=chosen.most)
-    print(f"{found.states:,} states, {found.steps:,} steps, depth {found.depth}, {found.refused:,} refused")
-    if found.broken is not None:
-        print(f"BROKEN: {found.broken.what}: {' / '.join(found.broken.path)}")
-    return 1 if found.broken is not None else 0
+    for found in (explore_plans(7), explore(chosen.depth, actors=chosen.actors, most=chosen.most)):
+        print(f"{found.states:,} states, {found.steps:,} steps, depth {found.depth}, {found.refused:,} refused")
+        if found.broken is not None:
+            print(f"BROKEN: {found.broken.what}: {' / '.join(found.broken.path)}")
+            return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -103,6 +103,9 @@ class Act:
     life: float = 0
     lease: Timed | None = None
     wait: Timed | None = None
+    asked: int = 0
+    """Attempts that asked a summarizer, or may have."""
+    settled_at: float = 0
 
     @property
     def open(self) -> bool:
@@ -166,7 +169,9 @@ class Life:
         """Where this one, its parent and so on began; the newest last."""
         self.lost = 0
         """Up to here its past was of a session that is deleted."""
-        self.failures = self.failed_tokens = 0
+        self.failures = self.failed_tokens = self.paid = self.rests = 0
+        self.limits: tuple[int, Any] = (0, None)
+        """The record that says which limits its agent goes by, and what it says."""
         self.tokens = 0
         """As the library said last: only the bound on automatic compactions needs it."""
         self.stood: list[tuple[str, str]] = []
@@ -273,7 +278,7 @@ class Life:
             act.state = "superseded"
         self.head = self.add("segment.opened")
         self.views[self.head] = view
-        self.failures = 0
+        self.failures = self.paid = self.rests = 0
         return self.head
 
     def once(self, key: str | None, content: Any) -> list[int] | None:
@@ -350,11 +355,30 @@ class Life:
     def ask(self, trigger: str, allowed: int = 3) -> None:
         self.acts.append(Act(self.add("compaction.requested"), self.head, trigger, allowed))
 
-    def fail_for_good(self, act: Act) -> None:
+    def fail_for_good(self, act: Act, asked: bool = True) -> None:
         self.add("compaction.failed")
-        act.state = "failed"
-        if act.trigger != "manual":
+        act.state, act.settled_at = "failed", self.world.now
+        act.asked += asked
+        if not act.asked:
+            self.rests = self.tokens
+        elif act.trigger != "manual":
             self.failures, self.failed_tokens = self.failures + 1, self.tokens
+
+    def held_back(self, trigger: str, allowed: int, act: Act | None) -> bool:
+        """A person is always heard; a full context unless much failed a short while ago."""
+        if trigger == "manual":
+            return False
+        full = trigger in URGENT
+        if not full and self.paid >= allowed:
+            return True
+        if act is not None:
+            return False
+        if self.failures >= 3 and self.tokens < self.failed_tokens * 1.2:
+            pause = min(600, 60 * 2 ** (self.failures - 3))
+            last = max(a.settled_at for a in self.acts if a.base == self.head and a.state == "failed")
+            if not full or Timed(last + pause, pause).lasts(self.world.now):
+                return True
+        return not full and (self.tokens < self.rests * 1.2 or self.view.source == "restored")
 
     def request(self, trigger: str, base: int, allowed: int) -> str:
         if self.kind == "review":
@@ -365,15 +389,13 @@ class Life:
         if act is not None and act.dead(self.world.now):
             self.fail_for_good(act)
             act = None
+        if self.held_back(trigger, allowed, act):
+            return "held back"
         if act is not None:
             self.add("compaction.joined")
             act.requests += 1
             act.wait = None if trigger == "manual" else act.wait
             return "joined"
-        if trigger != "manual" and self.failures >= 3 and self.tokens < self.failed_tokens * 1.2:
-            return "held back"
-        if trigger not in URGENT and self.view.source == "restored":
-            return "held back"
         self.ask(trigger, allowed)
         return "opened"
 
@@ -388,6 +410,7 @@ class Life:
             return "waiting"
         if act.held(now):
             return "held"
+        act.asked += act.state == "running"  # the one before died, and may have asked
         act.fence = self.add("compaction.started")
         act.state, act.attempts, act.since, act.life, act.wait = "running", act.attempts + 1, now, life, None
         act.lease = Timed(now + min(lease, life), lease)
@@ -419,14 +442,32 @@ class Life:
             self.inputs.append(self.add("input.queued", follow_up))
         return act.segment
 
-    def fail(self, act: Act, fence: int, retry_after: float | None) -> None:
+    def fail(self, act: Act, fence: int, retry_after: float | None, asked: bool = True) -> None:
         if act.state != "running" or act.fence != fence:
             return
         if retry_after is None or act.attempts >= act.allowed:
-            self.fail_for_good(act)
+            self.fail_for_good(act, asked)
         else:
             self.add("compaction.failed")
+            act.asked += asked
             act.state, act.wait = "requested", Timed(self.world.now + retry_after, retry_after)
+
+    def hand_back(self, act: Act, fence: int, asked: bool) -> None:
+        """No failure, and no attempt; but paid for, if a summarizer was asked."""
+        if act.state == "running" and act.fence == fence:
+            self.add("compaction.failed")
+            act.state, act.attempts, act.wait = "requested", act.attempts - 1, None
+            self.paid += asked
+
+    def skip(self, act: Act, fence: int) -> None:
+        if act.state == "running" and act.fence == fence:
+            self.add("compaction.skipped")
+            act.state, self.rests = "skipped", self.tokens
+
+    def go_by(self, limits: Any) -> int:
+        if self.limits[1] != limits:
+            self.limits = (self.add("limits"), limits)
+        return self.limits[0]
 
     def cancel(self) -> None:
         if (act := self.open) is not None:
@@ -551,7 +592,8 @@ class Life:
         child.views = {n: v for n, v in self.views.items() if n <= upto}
         child.parent, child.kind, child.last, child.lost = self.id, kind, upto, min(self.lost, upto)
         child.births = [*(b for b in self.births if b < upto), upto]
-        child.add("fork")
+        born = child.add("fork")
+        child.limits = (born, self.limits[1]) if self.limits[0] else (0, None)
         child.open_view(replace(view, redo=None, keeper="onefold", source="forked"))
 
     def _lands(self, at: int) -> int:

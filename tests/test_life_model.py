@@ -282,6 +282,7 @@ class Lives(RuleBasedStateMachine):
         life = self.life(some)
         own = [n for n in life.views if n > life.forked_at]
         base = own[-2] if back == 0 and len(own) > 1 else life.head
+        life.tokens = self.store.journal.state(life.id).tokens
         got, outcome = self.both(
             lambda: self.store.journal.request(life.id, trigger=trigger, base=base, attempts=attempts),
             lambda _: life.request(trigger, base, attempts),
@@ -356,32 +357,66 @@ class Lives(RuleBasedStateMachine):
         return life
 
     @precondition(lambda self: self.workers)
-    @rule(some=some, how=st.sampled_from(["renew", "fail", "retry", "wait", "cancel"]))
-    def worry(self, some: int, how: str) -> None:
+    @rule(
+        some=some,
+        how=st.sampled_from(["renew", "fail", "retry", "wait", "cancel", "hand back", "skip"]),
+        asked=st.booleans(),
+    )
+    def worry(self, some: int, how: str, asked: bool) -> None:
         """What else a claim's holder does, or somebody else does to it."""
         worker = self.workers[-1 - some % len(self.workers)]
         claim, fence = worker.claim, worker.claim.fence
         journal, gone = self.store.journal, worker.life.id not in self.world.lives
+        if not gone:
+            worker.life.tokens = journal.state(claim.session).tokens
         if how == "renew":
             got = journal.renew(claim)
             assert (got is not None) == (not gone and worker.life.renew(worker.act, fence, claim.lease))
         elif how == "cancel":
             self.both(lambda: journal.cancel(claim.session), lambda _: self.alive(worker.life).cancel())
+        elif how == "hand back":
+            self.both(
+                lambda: journal.hand_back(claim, "it was closed", asked=asked),
+                lambda _: self.alive(worker.life).hand_back(worker.act, fence, asked),
+            )
+        elif how == "skip":
+            self.both(
+                lambda: journal.skip(claim, "there is nothing to compact"),
+                lambda _: self.alive(worker.life).skip(worker.act, fence),
+            )
         else:
             retry = {"fail": None, "retry": 0.0, "wait": 15.0}[how]
             self.both(
-                lambda: journal.fail(claim, "it did not work", retry),
-                lambda _: self.alive(worker.life).fail(worker.act, fence, retry),
+                lambda: journal.fail(claim, "it did not work", retry, asked=asked),
+                lambda _: self.alive(worker.life).fail(worker.act, fence, retry, asked),
             )
 
-    @rule(some=some, how=st.sampled_from(["fail", "retry", "cancel"]), place=some)
+    @rule(some=some, how=st.sampled_from(["fail", "retry", "cancel", "hand back", "skip"]), place=some)
     def come_back(self, some: int, how: str, place: int) -> None:
         """A claim that was ended, and its summary all the same."""
         life = self.life(some)
         self.request(some, "manual", 1, 3)
         if self.claimed(life, LEASE):
-            self.worry(0, how)
+            self.worry(0, how, True)
             self.commit(0, place, 9, False, False)
+
+    @rule(some=some, how=st.sampled_from(["fail", "hand back", "skip"]), times=st.integers(2, 5), asked=st.booleans())
+    def wear_out(self, some: int, how: str, times: int, asked: bool) -> None:
+        """The same ends again and again: who is still heard then is what the bounds are about."""
+        life = self.life(some)
+        for _ in range(times):
+            self.request(some, "soft", 1, 3)
+            if self.claimed(life, LEASE):
+                self.worry(0, how, asked)
+        self.request(some, "limit", 1, 3)
+
+    @rule(some=some, window=st.sampled_from([1_000, 8_000]))
+    def go_by(self, some: int, window: int) -> None:
+        handle, limits = self.handle(some), onefold.Limits(window, 100)
+        got, number = self.both(
+            lambda: handle.session.go_by(limits, "a model"), lambda _: self.of(handle).go_by(limits)
+        )
+        assert got == number
 
     @rule(some=some, place=some, wrong=some, keeps=st.booleans(), pinned=where)
     def compact(self, some: int, place: int, wrong: int, keeps: bool, pinned: int) -> None:
@@ -717,7 +752,9 @@ def the_state_is_what_the_records_say(life: Life, state: onefold.SessionState) -
     assert (state.open is not None) == (life.open is not None)
     assert state.segments == sum(e.kind == "segment.opened" for e in own)
     assert state.messages == sum(e.kind == "message" or e.was == "message" for e in own)
-    assert state.failures == life.failures
+    assert (state.failures, state.paid, state.rests > 0) == (life.failures, life.paid, life.rests > 0)
+    number, limits = life.limits
+    assert (state.limits, state.window) == (number, limits.window if limits is not None else 0)
 
 
 def call_of(id: str) -> Json:

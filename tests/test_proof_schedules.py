@@ -11,7 +11,7 @@ import onefold
 from onefold.journal.seam import Backend
 from onefold.model import Clock
 from proof.mutants import MUTANTS, Mutant, attempt
-from proof.schedules import Stage, canary, explore, walk
+from proof.schedules import Stage, canary, explore, explore_plans, walk
 
 
 def test_a_race_that_is_there_is_found() -> None:
@@ -29,6 +29,13 @@ def test_no_order_of_steps_breaks_a_promise(actors: int, depth: int) -> None:
     assert found.broken is None
     assert found.depth == depth
     assert found.refused > 100, "many of the steps were wrong ones, and refused"
+
+
+def test_no_order_of_reading_planning_and_committing_cuts_an_open_call_from_its_result() -> None:
+    found = explore_plans(7)
+
+    assert found.broken is None
+    assert found.depth == 7
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -10,7 +10,17 @@ from typing import Annotated
 import typer
 
 import onefold
-from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WrongUse, config_path, open_store, settings
+from onefold.cli.options import (
+    JsonOption,
+    SessionArgument,
+    StoreOption,
+    WindowOption,
+    WrongUse,
+    config_path,
+    open_store,
+    policy,
+    settings,
+)
 from onefold.cli.output import as_json, plain, refuse, refusing, safe, say
 from onefold.model import CompactResult, Holder, Segment
 
@@ -30,6 +40,7 @@ def command(
         str | None, typer.Option("--model", metavar="NAME", help="The model that writes the summary.")
     ] = None,
     wait: Annotated[float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for it.")] = 60.0,
+    window: WindowOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -45,22 +56,22 @@ def command(
       onefold compact my-session --wait 10
       onefold compact my-session --summarizer extract
     """
-    chosen = chosen_summarizer(summarizer, model)
+    chosen, goes_by = chosen_summarizer(summarizer, model), policy(window)
     with _engine_silent(), open_store(store) as opened:
         found = opened.session(session, create=False)
         with refusing():
-            result = found.compact(chosen, instructions=instructions, wait=wait)
+            result = found.compact(chosen, instructions=instructions, wait=wait, policy=goes_by)
         opens = next(s for s in found.segments() if s.number == result.segment)
-        holder = found.holder()
+        holder, limits = found.holder(), found.limits() or goes_by.said
     if json:
         sizes = {"tokens_before": opens.tokens_before, "tokens_after": opens.tokens_after} if result.changed else {}
-        as_json({"session": session, **plain(result), **sizes})
+        as_json({"session": session, **plain(result), **sizes, "window": limits.window if limits else None})
         if not result.changed:
             raise SystemExit(1)
         return
     if not result.changed:
         refuse(f"session {session!r} is as it was: {_why_not(result, holder, wait)}")
-    say(_what_changed(result, opens, session))
+    say(_what_changed(result, opens, session, limits))
 
 
 def chosen_summarizer(kind: str | None = None, model: str | None = None) -> onefold.Summarizer:
@@ -98,9 +109,10 @@ def _engine_silent() -> Iterator[None]:
         log.removeFilter(others)
 
 
-def _what_changed(result: CompactResult, opens: Segment, session: str) -> str:
+def _what_changed(result: CompactResult, opens: Segment, session: str, limits: onefold.Limits | None) -> str:
     by = "" if result.applied else ", by another process that was at it already"
-    sizes = f"{opens.tokens_before:,} → {opens.tokens_after:,} tokens"
+    of = f"of {limits.window:,}" if limits is not None else "of a window that nobody named"
+    sizes = f"{opens.tokens_before:,} → {opens.tokens_after:,} tokens {of}"
     folded = f"everything before #{opens.cut} is a summary now (segment {opens.number})"
     return f"compacted {safe(session)}: {sizes}{by}; {folded}"
 
@@ -110,4 +122,6 @@ def _why_not(result: CompactResult, holder: Holder | None, wait: float) -> str:
         who = f"{holder.host}:{holder.pid} works on it" if holder else "nobody works on it now"
         last = f"; the last attempt: {result.cause}" if result.cause else ""
         return f"not done after {wait:g} s, {who}{last}. It stays open; ask again with a longer --wait"
+    if result.state == "skipped":
+        return f"there is nothing to compact; {result.cause}"
     return f"the compaction {result.state}" + (f", {result.cause}" if result.cause else "")

@@ -23,6 +23,18 @@ SessionArgument: TypeAlias = Annotated[
 ]
 
 
+WindowOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--window",
+        min=1,
+        metavar="TOKENS",
+        help="What a model takes, where a session does not say. Without it: [limits] in the config file, else unknown.",
+        show_default=False,
+    ),
+]
+
+
 class WrongUse(OnefoldError):
     """The command was called in a way that makes no sense."""
 
@@ -63,6 +75,27 @@ def settings() -> dict[str, Any]:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise WrongUse(f"the config file {path} cannot be read: {error}") from None
+
+
+def policy(window: int | None) -> onefold.Policy:
+    """What to go by where a session's own record does not say: the option, else `[limits]` in the config file. Nobody
+    guesses: where neither says anything, a session's window is unknown."""
+    if window is not None:
+        return onefold.Policy(limit=window)
+    section = settings().get("limits")
+    if section is None:
+        return onefold.Policy()
+    if not isinstance(section, dict) or not set(section) <= {"window", "output", "soft", "hard"}:
+        raise WrongUse(
+            f"the config file {config_path()} says limits = {section!r}; make it a section [limits] with window, and "
+            "if you like output, soft and hard"
+        )
+    try:
+        usual = onefold.Policy(limit=section["window"]).of()
+        return onefold.Policy(limits=onefold.Limits(**{"output": usual.output, **section}))
+    except (KeyError, TypeError, ValueError) as error:
+        what = "window is missing" if isinstance(error, KeyError) else error
+        raise WrongUse(f"[limits] in the config file {config_path()}: {what}") from None
 
 
 def _configured() -> str | None:

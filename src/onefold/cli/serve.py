@@ -10,7 +10,7 @@ import typer
 
 import onefold
 from onefold.cli.compact import chosen_summarizer
-from onefold.cli.options import StoreOption, WrongUse, default_store, locate, open_store, settings
+from onefold.cli.options import StoreOption, WindowOption, WrongUse, default_store, locate, open_store, policy, settings
 from onefold.cli.output import finish, safe, say
 from onefold.cli.token import TokensOption, tokens_path
 from onefold.store import Store
@@ -53,6 +53,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     drain: Annotated[
         float, typer.Option("--drain", min=0, metavar="SECONDS", help="How long requests may take at the end.")
     ] = 10.0,
+    window: WindowOption = None,
     store: StoreOption = None,
 ) -> None:
     """Serves a store: a page, an HTTP API and live events.
@@ -88,7 +89,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     chosen = Settings(
         host=host, port=port, hosts=tuple(allow_host or ()), proxy=proxy, allow_remote=allow_remote,
         tls_cert=tls_cert, tls_key=tls_key, drain=drain,
-        summarizer=chosen_summarizer(),
+        summarizer=chosen_summarizer(), policy=policy(window),
     )  # fmt: skip
     check_listening(chosen)
     log_to()

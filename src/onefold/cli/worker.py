@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from onefold.cli.compact import chosen_summarizer
-from onefold.cli.options import JsonOption, StoreOption, WrongUse, open_store
+from onefold.cli.options import JsonOption, StoreOption, WindowOption, WrongUse, open_store, policy
 from onefold.cli.output import as_json, line_on_stderr, plain, say
 from onefold.worker import Standing, Worker
 
@@ -41,10 +41,15 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         typer.Option("--summarizer", metavar="KIND", help="openai, anthropic or extract.", show_default=False),
     ] = None,
     model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="Its model.", show_default=False)] = None,
+    window: WindowOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Compacts for all sessions of a store, whichever process asked.
+
+    Sessions that nobody asked for are compacted by the limits that their own agent goes by, which its `Compactor` notes
+    in the session; where it did not, by --window or `[limits]` in the config file. Where neither says anything they are
+    left alone.
 
     Any number of workers share the work, on one machine or, with PostgreSQL, on many. Each takes what waits longest;
     one that dies is taken over by another. SIGTERM or Ctrl-C ends it: what is under way may end within --drain, the
@@ -57,16 +62,22 @@ def command(  # noqa: PLR0917  a parameter here is an option there
       onefold worker --store postgresql://db/agents --concurrency 16 --metrics 9464
       onefold worker --once --upkeep 0        what was asked for, and no more
     """
-    chosen = chosen_summarizer(summarizer, model)
+    chosen, goes_by = chosen_summarizer(summarizer, model), policy(window)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with open_store(store) as opened:
-        worker = Worker(opened, chosen, concurrency=concurrency, upkeep=upkeep or None, drain=drain, heard=_shown(json))
+        worker = Worker(
+            opened, chosen, goes_by, concurrency=concurrency, upkeep=upkeep or None, drain=drain, heard=_shown(json)
+        )
         if metrics is not None:
             line_on_stderr(f"numbers at http://127.0.0.1:{_serve(worker, metrics)}/metrics")
         if not json:
-            say(f"works for {opened.address}, {concurrency} at a time")
+            said = goes_by.said
+            unknown = (
+                f"a window of {said.window:,} tokens" if said else "its window unknown, and left alone unless asked"
+            )
+            say(f"works for {opened.address}, {concurrency} at a time; a session that names no limits has {unknown}")
         ended = worker.run(stop, once=once)
     if json:
         as_json(plain(ended))

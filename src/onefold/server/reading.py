@@ -109,7 +109,7 @@ def _picked(desk: Desk, limit: int, after: str | None, q: str, *, first: bool) -
     def look(tx: Transaction) -> SessionsJson:
         states = desk.roster.states()
         found, complete = _matching(desk, tx, states, q) if q else (states, True)
-        troubled = {s.id for s in found if suspicious(s, desk.limits) and _troubled(desk, tx, s)} if first else set()
+        troubled = {s.id for s in found if suspicious(desk, tx, s) and _troubled(desk, tx, s)} if first else set()
         keyed = [(s.id in troubled, s.touched_at, s.id) for s in found]
         order = sorted(keyed, reverse=True) if troubled else keyed
         rest = [k for k in order if place is None or k < place]
@@ -144,7 +144,7 @@ def _matching(desk: Desk, tx: Transaction, states: Iterable[SessionState], q: st
 
 
 def _troubled(desk: Desk, tx: Transaction, state: SessionState) -> bool:
-    return bool(problems(state, doing(desk, tx, state), desk.limits, tx.now))
+    return bool(problems(state, doing(desk, tx, state), desk.limits(tx, state), tx.now))
 
 
 @router.get("/debug/sessions", response_model=SnapshotsJson, operation_id="debug_sessions")
@@ -285,7 +285,7 @@ def size_curve(desk: AtDesk, session: SessionParam, points: Annotated[int, Query
     def look(tx: Transaction) -> CurveJson:
         state = known(tx, session)
         made, marks = curve(tx, state, points)
-        return {"session": state.id, "points": made, "marks": marks, "limit": limit_json(desk.limits)}
+        return {"session": state.id, "points": made, "marks": marks, "limit": limit_json(desk.limits(tx, state))}
 
     return json(desk.store.journal.backend.read(look))
 

@@ -69,7 +69,7 @@ class SessionJson(TypedDict):
     cut: int
     messages: int
     tokens: int
-    limit: LimitJson
+    limit: LimitJson | None
     segments: int
     compactions: int
     committed: int
@@ -318,7 +318,7 @@ class CurveJson(TypedDict):
     session: str
     points: list[PointJson]
     marks: list[MarkJson]
-    limit: LimitJson
+    limit: LimitJson | None
 
 
 class HitJson(TypedDict):

@@ -94,7 +94,10 @@ def record_json(record: Record, session: str | None = None) -> RecordJson:
     return made
 
 
-def limit_json(limits: Limits) -> LimitJson:
+def limit_json(limits: Limits | None) -> LimitJson | None:
+    """What a context is measured against; None where nobody knows."""
+    if limits is None:
+        return None
     return {"window": limits.window, "soft": limits.soft_tokens, "hard": limits.hard_tokens}
 
 
@@ -115,7 +118,7 @@ def session_json(
     state: SessionState,
     *,
     title: str | None,
-    limits: Limits,
+    limits: Limits | None,
     holder: Holder | None,
     keeper: str,
     problems: list[str],

@@ -77,6 +77,8 @@ class Desk:
     titles: Titles = field(default_factory=Titles)
     roster: Roster = field(init=False)
     recall: Recall = field(init=False)
+    _limits: dict[tuple[str, int], Limits] = field(default_factory=dict)
+    """By session and the record that says so, which does not change."""
 
     def __post_init__(self) -> None:
         self.roster = Roster(self.store.journal.backend)
@@ -86,9 +88,17 @@ class Desk:
     def policy(self) -> Policy:
         return self.settings.policy or self.store.policy
 
-    @property
-    def limits(self) -> Limits:
-        return self.policy.of()
+    def limits(self, tx: Transaction, state: SessionState) -> Limits | None:
+        """What a session's agent goes by: as its record says, else as this server was told; None if nobody knows."""
+        if not state.limits:
+            return self.policy.said
+        place = state.id, state.limits
+        known = self._limits.get(place)
+        if known is None and (said := view.limits(tx, state)) is not None:
+            if len(self._limits) >= _WARM:
+                self._limits.clear()
+            known = self._limits[place] = Limits.from_record(said)
+        return known
 
     def page(self, limit: int) -> int:
         return min(limit, self.settings.page)
@@ -131,13 +141,13 @@ def doing(desk: Desk, tx: Transaction, state: SessionState) -> Doing:
     )
 
 
-def problems(state: SessionState, goes_on: Doing, limits: Limits, now: float) -> list[str]:
+def problems(state: SessionState, goes_on: Doing, limits: Limits | None, now: float) -> list[str]:
     """What somebody should look at, in words."""
     found = []
     if state.failures:
         times = "once" if state.failures == 1 else f"{state.failures} times in a row"
         found.append(f"compaction failed {times}")
-    if state.tokens > limits.hard_tokens:
+    if limits is not None and state.tokens > limits.hard_tokens:
         found.append(f"over the hard limit: {state.tokens:,} of {limits.hard_tokens:,} tokens")
     current, turn = goes_on.open, goes_on.turn
     if current is not None and current.state == "running" and goes_on.holder is None:
@@ -147,21 +157,25 @@ def problems(state: SessionState, goes_on: Doing, limits: Limits, now: float) ->
     return found
 
 
-def suspicious(state: SessionState, limits: Limits) -> bool:
-    """Whether a session may have a problem, by what is known without looking."""
-    return bool(state.failures or state.turn or state.open) or state.tokens > limits.hard_tokens
+def suspicious(desk: Desk, tx: Transaction, state: SessionState) -> bool:
+    """Whether a session may have a problem, by what is known without looking closer."""
+    if state.failures or state.turn or state.open:
+        return True
+    limits = desk.limits(tx, state) if state.tokens * 4 > state.window else None
+    return limits is not None and state.tokens > limits.hard_tokens
 
 
 def row(desk: Desk, tx: Transaction, state: SessionState, goes_on: Doing | None = None) -> SessionJson:
     seen = goes_on or doing(desk, tx, state)
     head = tx.segment(state.id, state.head)
+    limits = desk.limits(tx, state)
     return session_json(
         state,
         title=desk.titles.of(tx, state),
-        limits=desk.limits,
+        limits=limits,
         holder=seen.holder,
         keeper=head.keeper if head is not None else "onefold",
-        problems=problems(state, seen, desk.limits, tx.now),
+        problems=problems(state, seen, limits, tx.now),
     )
 
 

@@ -45,7 +45,7 @@ export class Curve {
     const first = points[0].number;
     const last = Math.max(points.at(-1).number, first + 1);
     const top = Math.max(...points.map((p) => p.tokens), ...marks.map((m) => m.tokens_before));
-    const high = Math.max(top > limit.soft * 0.45 ? Math.max(limit.hard, top) : 0, top) * 1.06 || 1;
+    const high = Math.max(limit && top > limit.soft * 0.45 ? limit.hard : 0, top) * 1.06 || 1;
     this.x = (number) => PAD.left + ((number - first) / (last - first)) * (width - PAD.left - PAD.right);
     this.y = (size) => HEIGHT - PAD.bottom - (size / high) * (HEIGHT - PAD.top - PAD.bottom);
     this.number = (x) => Math.round(first + ((x - PAD.left) / (width - PAD.left - PAD.right)) * (last - first));
@@ -86,7 +86,7 @@ export class Curve {
       made.push(svg("text.axis", { x: PAD.left - 6, y: this.y(size) + 3.5, "text-anchor": "end" }, words.tokens(size)));
     }
     for (const name of ["soft", "hard"]) {
-      if (limit[name] > high) continue;
+      if (!limit || limit[name] > high) continue;
       const y = this.y(limit[name]);
       made.push(svg(`line.${name}`, { x1: PAD.left, x2: width - PAD.right, y1: y, y2: y }));
       made.push(svg(`text.axis.${name}`, { x: PAD.left + 4, y: y - 4 }, `${name} limit`));

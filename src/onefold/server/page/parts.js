@@ -3,8 +3,13 @@
 import { el } from "./dom.js";
 import * as words from "./words.js";
 
-/** A bar of the context's size against its limits, which are marked on it. */
+/** A bar of the context's size against its limits, which are marked on it; without a bar where nobody knows them. */
 export function gauge(tokens, limit, wide = false) {
+  if (!limit) {
+    const unknown = `${words.count(tokens)} tokens; how many its model takes is not known`;
+    return el(`span.gauge.unknown${wide ? ".wide" : ""}`, { title: unknown, "aria-label": `Size of the context: ${unknown}`, role: "img" },
+      el("span.reading", {}, el("b", {}, words.tokens(tokens)), " / ?"));
+  }
   const whole = Math.max(limit.window, 1);
   const share = Math.min(1, tokens / whole);
   const tone = tokens >= limit.hard ? "bad" : tokens >= limit.soft ? "warn" : "fine";
