@@ -374,9 +374,9 @@ class Life:
         if act is not None:
             return False
         if self.failures >= 3 and self.tokens < self.failed_tokens * 1.2:
-            pause = min(600, 60 * 2 ** (self.failures - 3))
-            last = max(a.settled_at for a in self.acts if a.base == self.head and a.state == "failed")
-            if not full or Timed(last + pause, pause).lasts(self.world.now):
+            pause = min(600, 60 * 2 ** max(0, self.failures - 4))
+            tried = [a for a in self.acts if a.base == self.head and a.state == "failed" and a.trigger == "limit"]
+            if not full or any(Timed(a.settled_at + pause, pause).lasts(self.world.now) for a in tried):
                 return True
         return not full and (self.tokens < self.rests * 1.2 or self.view.source == "restored")
 

@@ -96,6 +96,7 @@ class Attempt:
         )
 
     def start(self) -> None:
+        _started.add(self)
         self._thread.start()
         threading.Thread(target=self._renew, name=f"{self._thread.name}-lease", daemon=True).start()
 
@@ -256,7 +257,6 @@ class Runner:
     def __init__(self) -> None:
         self._attempts: weakref.WeakSet[Attempt] = weakref.WeakSet()
         self._pid = os.getpid()
-        _runners.add(self)
         self.ended: str | None = None
         """Why no attempt is begun any more."""
 
@@ -285,15 +285,15 @@ class Runner:
                 attempt.hand_back(why)
 
 
-_runners: weakref.WeakSet[Runner] = weakref.WeakSet()
+_started: weakref.WeakSet[Attempt] = weakref.WeakSet()
 
 
 @atexit.register
 def _hand_back_at_exit() -> None:
     """A program that ends without closing its store leaves nobody waiting for a lease."""
-    for runner in list(_runners):
-        if runner.ended is None:
-            runner.hand_back("its process ended")
+    for attempt in list(_started):
+        if attempt.claim.pid == os.getpid():
+            attempt.hand_back("its process ended")
 
 
 class Call:

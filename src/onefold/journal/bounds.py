@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from onefold.journal.seam import Transaction
-from onefold.model import MANUAL, URGENT, Compaction, SessionState
+from onefold.model import FULL, MANUAL, URGENT, Compaction, SessionState
 
 AUTOMATIC_FAILURES = 3
 GROWTH = 1.2
 AGAIN, AGAIN_AT_MOST = 60.0, 600.0
-"""Seconds after the last failure in which a full context is not heard either: twice as many after each one more."""
+"""Seconds in which a full context is not heard either, after one that was heard failed too: twice as many each time."""
 
 
 class HeldBack(NamedTuple):
@@ -65,9 +65,12 @@ def held_back(
 
 
 def _heard_again(tx: Transaction, state: SessionState) -> float | None:
-    """When a full context is heard again after failures; None if that is now. A clock that jumped makes nobody wait
-    for longer than the bound says."""
-    of_head = [c for c in tx.compactions(state.id, open_only=False) if c.base == state.head and c.state == "failed"]
-    pause = min(AGAIN_AT_MOST, AGAIN * 2 ** (state.failures - AUTOMATIC_FAILURES))
-    again = max((c.settled_at or 0.0 for c in of_head), default=0.0) + pause
+    """When a full context is heard again after failures; None if that is now, as it is the first time. A clock that
+    jumped makes nobody wait for longer than the bound says."""
+    tried = (c for c in tx.compactions(state.id, open_only=False) if c.base == state.head and c.trigger in FULL)
+    failed = [c.settled_at for c in tried if c.state == "failed" and c.settled_at is not None]
+    if not failed:
+        return None
+    pause = min(AGAIN_AT_MOST, AGAIN * 2 ** max(0, state.failures - AUTOMATIC_FAILURES - 1))
+    again = max(failed) + pause
     return again if tx.now < again <= tx.now + pause else None
