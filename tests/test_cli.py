@@ -21,6 +21,7 @@ from onefold.cli.output import ago, console, safe, safe_lines, short
 from onefold.cli.words import words
 from onefold.messages import decode
 from onefold.model import Claim, Json, Record
+from proof.operations import talk
 
 COMMANDS = (
     "demo", "init", "sessions", "show", "search", "context", "compact", "cancel", "pin", "note", "undo", "fork",
@@ -650,3 +651,56 @@ def test_a_time_is_told_in_one_unit(seconds: float, expected: str) -> None:
 @pytest.mark.parametrize("kind", ["compaction.started", "segment.opened", "healed", "compaction.failed", "unheard.of"])
 def test_a_record_that_makes_no_sense_is_still_shown(kind: str, body: Json) -> None:
     assert words(Record(1, "id", kind, 0.0, body)) is not None
+
+
+# ---------------------------------------------------------------------- what a model takes
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "window"),
+    [
+        ("", [], None),
+        ("", ["--window", "5000"], 5_000),
+        ("[limits]\nwindow = 9000\n", [], 9_000),
+        ("[limits]\nwindow = 9000\nsoft = 0.5\nhard = 0.8\noutput = 100\n", ["--window", "5000"], 5_000),
+    ],
+)
+def test_compact_says_which_window_it_goes_by_and_that_of_the_session_comes_first(
+    tmp_path: Path, config: str, options: list[str], window: int | None
+) -> None:
+    (tmp_path / "config.toml").write_text(config)
+    path = str(tmp_path / "agent.db")
+    with onefold.open(path) as store:
+        for id in ("known", "unknown"):
+            store.session(id).append(talk(40))
+        store.session("known").go_by(onefold.Limits(7_000, 100))
+
+    said = {
+        id: run(tmp_path, "compact", id, "--store", path, "--json", *options, ONEFOLD_CONFIG="config.toml")
+        for id in ("known", "unknown")
+    }
+
+    assert json.loads(said["known"].stdout)["window"] == 7_000
+    assert json.loads(said["unknown"].stdout)["window"] == window
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ("limits = 5", "make it a section"),
+        ("[limits]\nwindw = 5\n", "make it a section"),
+        ("[limits]\noutput = 5\n", "window is missing"),
+        ("[limits]\nwindow = 500\nsoft = 2\n", "soft < hard <= 1"),
+        ('[limits]\nwindow = "much"\n', "config.toml"),
+    ],
+)
+def test_limits_in_the_config_file_that_make_no_sense_are_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str, why: str
+) -> None:
+    from onefold.cli.options import WrongUse, policy
+
+    monkeypatch.setenv("ONEFOLD_CONFIG", str(tmp_path / "config.toml"))
+    (tmp_path / "config.toml").write_text(config)
+
+    with pytest.raises(WrongUse, match=why):
+        policy(None)

@@ -262,7 +262,22 @@ def _every_record() -> list[Record]:
         before = list(session.read())
         session.erase(session.queue({"role": "user", "content": "My key is 1234."}))
         session.erase(2)
-        return [*before, *session.read(), *fork.read(), *kept.read()]
+        rests = store.session("nothing-to-do")
+        child = _rests(store, rests)
+        return [*before, *session.read(), *fork.read(), *kept.read(), *rests.read(), *child.read()]
+
+
+def _rests(store: onefold.Store, session: onefold.Session) -> onefold.Session:
+    """One whose compactions come to nothing without a failure, and that says which limits its agent goes by."""
+    journal = store.journal
+    session.append({"role": "user", "content": "Hello."})
+    session.go_by(onefold.Limits(window=200_000, output=8_000), "large-model")
+    journal.request(session.id, trigger="upkeep")
+    journal.hand_back(_claimed(journal.claim(session.id, _WHO)), "its process closed the store", asked=True)
+    claim = _claimed(journal.claim(session.id, _WHO))
+    journal.fail(claim, "StoreUnavailable: the disk did not answer", 0.0, asked=False, input="4f5a")
+    journal.skip(_claimed(journal.claim(session.id, _WHO)), "there is nothing to compact since the last time")
+    return session.fork("subagent", id="helper")
 
 
 def _agent(store: onefold.Store, session: onefold.Session) -> None:

@@ -41,21 +41,22 @@ THINGS = {
     "Spent", "Store", "Summarizer", "Summary", "Turn", "extract", "open",
 }  # fmt: skip
 STORE = {
-    "address", "backup", "close", "compactions", "delete", "forks", "incarnation", "resolve", "scrub", "session",
-    "sessions", "verify",
+    "address", "backup", "close", "compactions", "delete", "finish", "forks", "incarnation", "resolve", "scrub",
+    "session", "sessions", "verify",
 }  # fmt: skip
 SESSION = {
     "alias", "aliases", "append", "cancel", "compact", "compactions", "context", "erase", "facts", "follow", "fork",
-    "head", "holder", "keep", "note", "notes", "observe", "open_turn", "pin", "pins", "queue", "read", "redo", "rewind",
+    "go_by", "head", "holder", "keep", "limits", "note", "notes", "observe", "open_turn", "pin", "pins", "queue", "read",
+    "redo", "rewind",
     "segments", "state", "stop_turn", "take", "turn", "undo", "unpin",
 }  # fmt: skip
 TURN = {"append", "end", "id", "let_go", "number", "take"}
 CONTRACT = {
-    Journal: {"append", "cancel", "claim", "claim_next", "commit", "create", "fail", "follow", "read", "renew",
-              "request"},
+    Journal: {"append", "cancel", "claim", "claim_next", "commit", "create", "fail", "follow", "hand_back", "read",
+              "renew", "request", "skip"},
     turns: {"end", "queue", "renew", "start", "stop", "take"},
     history: {"fork", "keep", "observe", "redo", "restore", "rewind", "undo"},
-    marks: {"alias", "note", "pin", "resolve", "unpin"},
+    marks: {"alias", "go_by", "note", "pin", "resolve", "unpin"},
     privacy: {"delete", "erase"},
 }  # fmt: skip
 FIELDS = {
@@ -203,7 +204,7 @@ def test_kinds_of_records_have_the_names_of_the_contract() -> None:
         "message", "segment.opened", "compaction.requested", "compaction.joined", "compaction.started",
         "compaction.committed", "compaction.failed", "compaction.cancelled", "compaction.superseded", "input.queued",
         "input.taken", "healed", "alias", "turn.started", "turn.settled", "pin.added", "pin.removed", "note", "fork",
-        "erased", "agent.started", "agent.ended", "question.asked", "question.settled",
+        "compaction.skipped", "limits", "erased", "agent.started", "agent.ended", "question.asked", "question.settled",
     }  # fmt: skip
 
 

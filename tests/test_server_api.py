@@ -109,9 +109,21 @@ def test_a_row_says_what_its_session_says(client: TestClient, store: Store, sess
     assert {name: row[name] for name in same} == {name: getattr(state, name) for name in same}
     assert not any(row[name] for name in ("open", "active", "holder", "turn", "parent"))
     assert row["keeper"] == "onefold"
-    limits = store.policy.of()
-    assert row["limit"] == {"window": limits.window, "soft": limits.soft_tokens, "hard": limits.hard_tokens}
+    assert row["limit"] is None  # nobody said what its model takes, and nobody guesses
     assert row["problems"] == []
+
+
+def test_a_row_says_the_limits_that_its_session_goes_by(client: TestClient, store: Store, session: Session) -> None:
+    session.go_by(onefold.Limits(1_000, 100, soft=0.01, hard=0.02), "a model")
+
+    [row] = got(client, "/api/sessions")["sessions"]
+
+    assert row["limit"] == {"window": 1_000, "soft": 9, "hard": 18}
+    assert row["problems"] == [f"over the hard limit: {session.state.tokens:,} of 18 tokens"]
+    assert got(client, "/api/curve", session="s")["limit"] == row["limit"]
+    session.go_by(onefold.Limits(2_000, 100), "a model")
+    [row] = got(client, "/api/sessions", problems="first")["sessions"]
+    assert (row["limit"]["window"], row["problems"]) == (2_000, [])
 
 
 def test_the_list_is_filtered_by_id_and_by_title(client: TestClient, store: Store) -> None:

@@ -13,13 +13,14 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import onefold
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Material
-from onefold.model import OPEN
+from onefold.model import OPEN, Claim, Compaction
 from onefold.store import Store
 from onefold.worker import Worker
 from tests.conftest import said
@@ -164,6 +165,83 @@ def test_a_worker_that_ends_hands_back_what_it_holds_for_the_next_one(shared: St
     never.set()
     assert states(shared, "s") == ["committed"]
     assert shared.session("s").compactions()[-1].attempts == 1  # what is handed back is no attempt
+
+
+def test_a_session_that_is_deleted_while_it_is_compacted_is_no_end_of_the_worker(shared: Store) -> None:
+    asked(shared, "deleted")
+    begun, go = threading.Event(), threading.Event()
+
+    def slow(material: Material) -> str:
+        if material.session == "deleted":
+            begun.set()
+            assert go.wait(PATIENCE)
+        return short(material)
+
+    worker = Worker(shared, slow, concurrency=1, upkeep=None)
+    with working(worker):
+        assert begun.wait(PATIENCE)
+        shared.delete("deleted")
+        go.set()
+        asked(shared, "s")
+        until(shared, "s", lambda: states(shared, "s") == ["committed"])
+
+    assert (worker.standing.committed, worker.standing.failed) == (1, 1)
+
+
+@pytest.mark.parametrize("error", [onefold.OutcomeUnknown("who knows"), onefold.StoreUnavailable("the disk is away")])
+def test_a_claim_of_which_nobody_knows_what_came_is_no_end_of_the_worker(
+    shared: Store, error: onefold.OnefoldError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(shared, "s")
+    monkeypatch.setattr("onefold.worker.AGAIN", 0.01)
+    claim_next, raised = shared.journal.claim_next, threading.Event()
+
+    def once_unknown(*args: Any, **named: Any) -> Claim | None:
+        if not raised.is_set():
+            raised.set()
+            raise error
+        return claim_next(*args, **named)
+
+    monkeypatch.setattr(shared.journal, "claim_next", once_unknown)
+    with working(Worker(shared, short, upkeep=None)):
+        until(shared, "s", lambda: states(shared, "s") == ["committed"])
+
+    assert raised.is_set()
+
+
+def test_what_cannot_be_counted_now_is_counted_when_the_store_answers_again(
+    shared: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(shared, "s")
+    monkeypatch.setattr("onefold.worker.AGAIN", 0.01)
+    look, down = shared.journal.compaction, [2]
+
+    def away(session: str, id: str) -> Compaction:
+        if threading.current_thread().name == "the worker" and down[0]:
+            down[0] -= 1
+            raise onefold.StoreUnavailable("the disk is away")
+        return look(session, id)
+
+    monkeypatch.setattr(shared.journal, "compaction", away)
+    worker = Worker(shared, short, upkeep=None)
+    stop = threading.Event()
+    thread = threading.Thread(target=worker.run, args=(stop,), name="the worker")
+    thread.start()
+    until(shared, "s", lambda: worker.standing.committed == 1)
+    stop.set()
+    thread.join(PATIENCE)
+
+    assert (down, worker.standing.committed, worker.standing.failed) == ([0], 1, 0)
+
+
+def test_what_was_asked_for_in_vain_is_skipped_and_counted(shared: Store) -> None:
+    shared.session("s").append(said(1))
+    shared.journal.request("s", trigger="upkeep")
+
+    ended = Worker(shared, short, upkeep=None).run(threading.Event(), once=True)
+
+    assert (ended.skipped, ended.committed, ended.failed) == (1, 0, 0)
+    assert states(shared, "s") == ["skipped"]
 
 
 def test_upkeep_compacts_quiet_sessions_that_nobody_asked_for(durable: str) -> None:

@@ -73,11 +73,11 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         if metrics is not None:
             line_on_stderr(f"numbers at http://127.0.0.1:{_serve(worker, metrics)}/metrics")
         if not json:
-            said = goes_by.said
-            unknown = (
-                f"a window of {said.window:,} tokens" if said else "its window unknown, and left alone unless asked"
-            )
-            say(f"works for {opened.address}, {concurrency} at a time; a session that names no limits has {unknown}")
+            say(f"works for {opened.address}, {concurrency} at a time")
+            if upkeep and goes_by.said is None:
+                line_on_stderr(
+                    "sessions whose agent noted no limits are left alone unless asked for; --window sets one"
+                )
         ended = worker.run(stop, once=once)
     if json:
         as_json(plain(ended))
