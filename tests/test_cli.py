@@ -21,7 +21,6 @@ from onefold.cli.output import ago, console, safe, safe_lines, short
 from onefold.cli.words import words
 from onefold.messages import decode
 from onefold.model import Claim, Json, Record
-from proof.operations import talk
 
 COMMANDS = (
     "demo", "init", "sessions", "show", "search", "context", "compact", "cancel", "pin", "note", "undo", "fork",
@@ -669,10 +668,10 @@ def test_compact_says_which_window_it_goes_by_and_that_of_the_session_comes_firs
     tmp_path: Path, config: str, options: list[str], window: int | None
 ) -> None:
     (tmp_path / "config.toml").write_text(config)
-    path = str(tmp_path / "agent.db")
+    path = tmp_path / "agent.db"
+    for id in ("known", "unknown"):
+        talk(path, session=id)
     with onefold.open(path) as store:
-        for id in ("known", "unknown"):
-            store.session(id).append(talk(40))
         store.session("known").go_by(onefold.Limits(7_000, 100))
 
     said = {
