@@ -26,7 +26,10 @@ VARIABLES last,             \* messages 1..last were acknowledged
 vars == <<last, segments, compactions, fence, holds, evicted>>
 
 Guard(g)  == g \notin Off
-Nothing   == [compaction |-> 0]
+Nothing   == [compaction |-> 0, gone |-> FALSE]
+Gone      == [compaction |-> 0, gone |-> TRUE]
+Holding(w) == holds[w].compaction # 0
+Survivor  == CHOOSE w \in Workers : TRUE
 OpenState == {"requested", "running"}
 Newest    == Len(segments)
 Open      == {c \in DOMAIN compactions : compactions[c].state \in OpenState}
@@ -75,18 +78,18 @@ Request(seen) ==
 (* A claim fixes what may be summarised: all there is now, and no more.     *)
 Claim(w, c) ==
   LET it == compactions[c]  base == segments[it.base]  seen == (base.cut..last) \ base.hidden IN
-  /\ c \in Open /\ ~it.leased /\ it.attempts < MaxAttempts
+  /\ c \in Open /\ ~it.leased /\ it.attempts < MaxAttempts /\ holds[w] # Gone
   /\ fence' = fence + 1
   /\ compactions' = [compactions EXCEPT ![c] = [it EXCEPT !.state = "running", !.attempts = @ + 1, !.fence = fence + 1,
                                                          !.leased = TRUE, !.alive = TRUE]]
-  /\ holds' = [holds EXCEPT ![w] = [compaction |-> c, fence |-> fence + 1, base |-> it.base, upto |-> last,
+  /\ holds' = [holds EXCEPT ![w] = [compaction |-> c, fence |-> fence + 1, base |-> it.base, upto |-> last, gone |-> FALSE,
                                     knows |-> IF Guard("summary before is carried") THEN base.knows \cup seen ELSE seen]]
   /\ UNCHANGED <<last, segments, evicted>>
 
 (* The first valid summary wins.  Nobody looks at a lease.                  *)
 Commit(w, cut) ==
   LET mine == holds[w]  it == compactions[mine.compaction] IN
-  /\ mine # Nothing
+  /\ Holding(w)
   /\ Guard("still open") => it.state \in OpenState
   /\ Guard("base is the head") => mine.base = Newest
   /\ Guard("base is a unique key") => \A s \in DOMAIN segments : segments[s].base # mine.base
@@ -97,16 +100,26 @@ Commit(w, cut) ==
                  [compactions EXCEPT ![mine.compaction].state = "committed"])
   /\ UNCHANGED <<last, fence, holds, evicted>>                      \* it keeps its claim, and may try again
 
-Fail(w) ==
+(* An attempt ends without a summary: it failed, or there was nothing to    *)
+(* compact, or its process gives it back, which is the last it does and     *)
+(* counts as no attempt.  One process at least lives on.                    *)
+EndsAttempt(w, ended) ==
   LET mine == holds[w]  it == compactions[mine.compaction] IN
-  /\ mine # Nothing /\ it.state = "running"
+  /\ Holding(w) /\ it.state = "running"
   /\ Guard("fence on fail") => it.fence = mine.fence
-  /\ compactions' = [compactions EXCEPT ![mine.compaction] =
-       [it EXCEPT !.state = IF it.attempts < MaxAttempts THEN "requested" ELSE "failed", !.leased = FALSE, !.alive = FALSE]]
+  /\ compactions' = [compactions EXCEPT ![mine.compaction] = [ended EXCEPT !.leased = FALSE, !.alive = FALSE]]
   /\ evicted' = (evicted \/ (it.fence # mine.fence /\ it.leased))
-  /\ UNCHANGED <<last, segments, fence, holds>>
+  /\ UNCHANGED <<last, segments, fence>>
 
-Crash(w) == /\ holds[w] # Nothing
+Held(w)     == compactions[holds[w].compaction]
+Fail(w)     == /\ Holding(w) /\ UNCHANGED holds
+               /\ EndsAttempt(w, [Held(w) EXCEPT !.state = IF Held(w).attempts < MaxAttempts THEN "requested" ELSE "failed"])
+Skip(w)     == /\ Holding(w) /\ UNCHANGED holds
+               /\ EndsAttempt(w, [Held(w) EXCEPT !.state = "skipped"])
+HandBack(w) == /\ Holding(w) /\ w # Survivor /\ holds' = [holds EXCEPT ![w] = Gone]
+               /\ EndsAttempt(w, [Held(w) EXCEPT !.state = "requested", !.attempts = @ - 1])
+
+Crash(w) == /\ Holding(w)
             /\ holds' = [holds EXCEPT ![w] = Nothing]
             /\ UNCHANGED <<last, segments, compactions, fence, evicted>>
 
@@ -117,7 +130,7 @@ LeaseOut(c)  == /\ c \in Open /\ compactions[c].leased
                 /\ compactions' = [compactions EXCEPT ![c].leased = FALSE]
                 /\ UNCHANGED <<last, segments, fence, holds, evicted>>
 Renew(w)     == LET mine == holds[w]  it == compactions[mine.compaction] IN
-                /\ mine # Nothing /\ it.state = "running" /\ it.fence = mine.fence /\ ~it.leased
+                /\ Holding(w) /\ it.state = "running" /\ it.fence = mine.fence /\ ~it.leased
                 /\ Guard("longest life") => it.alive
                 /\ compactions' = [compactions EXCEPT ![mine.compaction].leased = TRUE]
                 /\ UNCHANGED <<last, segments, fence, holds, evicted>>
@@ -160,7 +173,7 @@ Next == \/ AppendMessage
         \/ \E s \in 1..MaxSegments : Request(s) \/ Restore(s)
         \/ \E m \in 0..MaxMessages : Rewind(m)
         \/ \E c \in 1..MaxCompactions : LeaseOut(c) \/ LifeOver(c) \/ SettleDead(c) \/ Cancel(c)
-        \/ \E w \in Workers : \/ Fail(w) \/ Crash(w) \/ Renew(w)
+        \/ \E w \in Workers : \/ Fail(w) \/ Skip(w) \/ HandBack(w) \/ Crash(w) \/ Renew(w)
                               \/ \E c \in DOMAIN compactions : Claim(w, c)
                               \/ \E cut \in 1..(MaxMessages + 1) : Commit(w, cut)
 
