@@ -1,8 +1,9 @@
 """Every order in which actors may use one session, to a depth: a transaction is the atom, and nothing else matters.
 
 An actor knows what a process knows: the segment it saw, and the claim it holds. At each step any actor does anything it
-could do, right or wrong, early or late; a crash is an actor that forgets, a zombie one that does not. States that were
-met before are not gone into again. After each step the promises are checked from the journal alone.
+could do, right or wrong, early or late; a crash is an actor that forgets, a zombie one that does not. A death that its
+machine knows of is a crash too, and one may be called dead who is not. States that were met before are not gone into
+again. After each step the promises are checked from the journal alone.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from onefold.errors import OnefoldError
 from onefold.journal import history, view
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryBackend, Room, Shelf
+from onefold.journal.process import Whereabouts
 from onefold.journal.rows import DictRows
 from onefold.journal.seam import Backend, Derived, Transaction
 from onefold.messages import draft
-from onefold.model import Claim, Clock, Draft, HolderId, Record, Segment
+from onefold.model import Claim, Clock, Draft, HolderId, Json, Record, Segment
 
 SESSION = "s"
 LEASE, LIFE = 60.0, 150.0
@@ -41,6 +43,8 @@ class Actor:
     claim: Claim | None = None
     peeked: bool = False
     """The canary's: it looked, and found nothing open."""
+    process: int = 0
+    """Another one after a death that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,20 @@ class Explored:
     broken: Broken | None = None
 
 
+class Living:
+    """A machine that knows which processes there are: those of the actors."""
+
+    def __init__(self) -> None:
+        self.me = 0
+        self.living: frozenset[int] = frozenset()
+
+    def this(self) -> Json:
+        return self.me
+
+    def whereabouts(self, process: Json) -> Whereabouts:
+        return "here" if process in self.living else "gone"
+
+
 class Stage:
     """One journal on which every world is set up in turn; or, of another kind of store, one that goes through one."""
 
@@ -84,7 +102,8 @@ class Stage:
         self.now = 0.0
         self._ids = 0
         self.backend: Backend = open(lambda: self.now) if open else MemoryBackend(clock=lambda: self.now)
-        self.journal = Journal(self.backend, ids=self._id)
+        self.machine = Living()
+        self.journal = Journal(self.backend, ids=self._id, machine=self.machine)
 
     def _id(self) -> str:
         self._ids += 1
@@ -94,7 +113,7 @@ class Stage:
         self._set(1000.0, 0, Room())
         self.journal.create(SESSION)
         self.journal.append(SESSION, [self._message("first"), self._message("second")])
-        names = tuple(Actor(name) for name in "ABC"[:actors])
+        names = tuple(Actor(name, process=n) for n, name in enumerate("ABC"[:actors]))
         return World(*self._all(), names, ("first", "second"))
 
     def _set(self, now: float, ids: int, room: Room | None) -> None:
@@ -106,6 +125,11 @@ class Stage:
         room = self.backend._room if isinstance(self.backend, MemoryBackend) else None
         return room, self.backend.read(lambda tx: tx.derived(SESSION)), self.now, self._ids
 
+    def new_process(self) -> int:
+        """A number that no process had before."""
+        self._ids += 1
+        return 100 + self._ids
+
     def _message(self, content: str) -> Draft:
         return draft({"role": "user", "content": content}, self._id)
 
@@ -113,6 +137,7 @@ class Stage:
         """The world after one step, and what was refused; None if the step makes no sense there."""
         me = world.actors[actor]
         self._set(world.now, world.ids, None if world.room is None else _copy(world.room))
+        self.machine.me, self.machine.living = me.process, frozenset(a.process for a in world.actors)
         refused = None
         try:
             known = (ACTS.get(act) or CANARY[act])(self, me)
@@ -215,6 +240,13 @@ def _crash(stage: Stage, me: Actor) -> Actor | None:
     return None if me.claim is None else replace(me, claim=None)
 
 
+def _die(stage: Stage, me: Actor, *, really: bool = True) -> Actor | None:
+    """A crash that is known at once, as a machine knows of its own processes. Not `really`: it lives and works on."""
+    if me.claim is None:
+        return None
+    return replace(me, claim=None if really else me.claim, process=stage.new_process())
+
+
 def _time(stage: Stage, me: Actor) -> Actor:
     """A lease runs out. Twice that, and the attempt's longest life is over too."""
     stage.now += LEASE + 20.0
@@ -254,6 +286,8 @@ ACTS: dict[str, Callable[[Stage, Actor], Actor | None]] = {
     "restore": _restore,
     "undo": _undo,
     "crash": _crash,
+    "die": _die,
+    "seem dead": lambda stage, me: _die(stage, me, really=False),
     "time": _time,
 }
 
@@ -367,6 +401,22 @@ def ends(stage: Stage, world: World) -> bool:
     return False
 
 
+def waited_for(stage: Stage, world: World) -> bool:
+    """Whether anybody has to wait for a holder that is known to be dead: a claim neither gets the work nor ends it."""
+    fence = _running(world)
+    if fence is None or _holder(world) in {a.process for a in world.actors}:
+        return False
+    step = stage.after(world, len(world.actors) - 1, "claim")
+    return step is None or _running(step[0]) == fence
+
+
+def _holder(world: World) -> Json:
+    """The process that works on the open compaction."""
+    assert world.room is not None
+    fence = _running(world)
+    return None if fence is None else world.room.shelves[SESSION].records[fence - 1][0].body["process"]
+
+
 def _open_id(world: World) -> str | None:
     found = world.derived.compactions.values()
     return next((c.id for c in found if c.open), None)
@@ -406,6 +456,9 @@ def explore(
             found.states += 1
             if _open_id(then) is not None and not ends(stage, then):
                 found.broken = Broken("a compaction never ends", then.path)
+                return found
+            if waited_for(stage, then):
+                found.broken = Broken("somebody waits for a holder that is known to be dead", then.path)
                 return found
             if len(then.path) < depth:
                 line.append(then)
@@ -452,7 +505,8 @@ def _essence(world: World) -> object:
     assert world.room is not None
     shelf = world.room.shelves[SESSION]
     lease = world.room.leases.get(SESSION)
-    knows = ((a.seen, 0 if a.claim is None else a.claim.fence, a.peeked) for a in world.actors)
+    holder = _holder(world)
+    knows = ((a.seen, 0 if a.claim is None else a.claim.fence, a.peeked, a.process == holder) for a in world.actors)
     return (
         _records(shelf),
         KEYED in world.appended,

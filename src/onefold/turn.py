@@ -14,9 +14,10 @@ from typing import Protocol
 from onefold.errors import Busy, OnefoldError, SessionNotFound, TurnLost
 from onefold.journal import turns
 from onefold.journal.contract import Journal
+from onefold.journal.leases import patience
 from onefold.journal.reading import Pause
 from onefold.journal.refusals import check_name
-from onefold.model import Appended, Draft, Held, HolderId, Json, Outcome, Record, TurnClaim
+from onefold.model import Appended, Draft, HolderId, Json, Outcome, Record, TurnClaim
 
 log = logging.getLogger("onefold")
 
@@ -181,7 +182,8 @@ class Beginning:
             now = time.monotonic()
             if now >= self._deadline:
                 raise busy(self._journal, self.session)
-            return Pause(version, min(self._deadline, now + patience(self._journal, held)))
+            wait = patience(held, self._journal.backend.read(lambda tx: tx.now))
+            return Pause(version, min(self._deadline, now + wait))
 
     def give_up(self, why: str) -> None:
         """Ends the turn again, if it has begun: its caller left before it could be handed over."""
@@ -194,12 +196,6 @@ def begin(asked: Beginning, journal: Journal) -> TurnClaim:
     while isinstance(got := asked.step(), Pause):
         got.wait(journal.backend)
     return got
-
-
-def patience(journal: Journal, held: Held) -> float:
-    """How long to wait at most before the turn is worth asking for again."""
-    now = journal.backend.read(lambda tx: tx.now)
-    return max(0.001, (held.until or now) - now + 0.001)
 
 
 def busy(journal: Journal, session: str) -> Busy:

@@ -25,6 +25,7 @@ from onefold.errors import CommitRefused, CompactionDisabled, OnefoldError, Stor
 from onefold.journal import turns, view
 from onefold.journal.contract import Journal, segment
 from onefold.journal.history import has_agent
+from onefold.journal.leases import patience
 from onefold.journal.reading import Pause
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
@@ -485,8 +486,7 @@ def _when(held: Held, journal: Journal, deadline: float) -> float:
     """When a claim that was refused is worth another try, on the clock that waits are measured with."""
     if held.until is None:
         return deadline
-    now = journal.backend.read(lambda tx: tx.now)
-    return time.monotonic() + max(0.0, held.until - now) + 0.001
+    return time.monotonic() + patience(held, journal.backend.read(lambda tx: tx.now))
 
 
 def _numbered(records: tuple[Record, ...]) -> list[Numbered]:
