@@ -15,10 +15,11 @@ import onefold
 from onefold import Compactor, Context, Limits, Material, Policy, Session, Store, Summary
 from onefold.errors import SummarizerFailed
 from onefold.journal.contract import AUTOMATIC_FAILURES
+from onefold.journal.process import MACHINE
 from onefold.model import Json, Spent
 from proof.operations import talk
 from tests.conftest import StoppedClock, claimed
-from tests.helpers import PATIENCE, Child, Clock, await_record, converse, counted, kinds, quick
+from tests.helpers import PATIENCE, Child, Clock, Elsewhere, await_record, converse, counted, kinds, quick
 
 LIMITS = Limits(window=1_000, output=100, soft=0.5, hard=0.9)
 SOFT = 16  # messages, of about 33 tokens each
@@ -673,9 +674,13 @@ def test_a_summary_whose_process_died_is_taken_up_again(
     assert (done.state, done.attempts, ready.calls) == ("committed", 2, 1)
 
 
-def test_a_process_is_killed_while_its_summary_is_made_and_the_next_one_makes_it(durable: str, ready: Model) -> None:
+@pytest.mark.parametrize("far", [True, False], ids=["on another machine", "here"])
+def test_a_process_is_killed_while_its_summary_is_made_and_the_next_one_makes_it(
+    durable: str, ready: Model, far: bool
+) -> None:
     clock = Clock()
     with onefold.open(durable, policy=policy(), clock=clock) as store:
+        store.journal.leases.machine = Elsewhere() if far else MACHINE
         session, compactor = store.session("s"), Compactor(store, ready)
         converse(session, SOFT)
         with Child(
@@ -683,10 +688,10 @@ def test_a_process_is_killed_while_its_summary_is_made_and_the_next_one_makes_it
         ) as child:
             child.hear("summarizing")
             child.kill()
-        assert compactor.before_turn(session).segment == 1
-        assert counted(session, "compaction.started") == 1, "its lease is in force"
-
-        clock.ahead = 25.0
+        if far:
+            assert compactor.before_turn(session).segment == 1
+            assert counted(session, "compaction.started") == 1, "its lease is in force"
+            clock.ahead = 25.0
         assert compactor.before_turn(session).segment == 1
         await_record(session, "compaction.committed")
 

@@ -8,10 +8,11 @@ import random
 import pytest
 
 import onefold
+from onefold.journal.process import Whereabouts
 from onefold.journal.seam import Backend
-from onefold.model import Clock
+from onefold.model import Clock, Json
 from proof.mutants import MUTANTS, Mutant, attempt
-from proof.schedules import Stage, canary, explore, walk
+from proof.schedules import Living, Stage, canary, explore, walk
 
 
 def test_a_race_that_is_there_is_found() -> None:
@@ -29,6 +30,22 @@ def test_no_order_of_steps_breaks_a_promise(actors: int, depth: int) -> None:
     assert found.broken is None
     assert found.depth == depth
     assert found.refused > 100, "many of the steps were wrong ones, and refused"
+
+
+def test_live_holders_that_are_called_dead_break_no_promise() -> None:
+    """Should a machine be wrong about its processes, a summary is paid for twice, and that is all."""
+
+    class Wrong(Living):
+        def whereabouts(self, process: Json) -> Whereabouts:
+            return "gone"
+
+    stage = Stage()
+    stage.journal.leases.machine = Wrong()
+
+    found = explore(5, stage=stage)
+
+    assert found.broken is None
+    assert found.depth == 5
 
 
 @pytest.mark.parametrize("seed", range(12))
