@@ -38,7 +38,7 @@ from onefold.model import (
     SessionState,
     TurnClaim,
 )
-from onefold.turn import Beginning, Turn, begin
+from onefold.turn import Beginning, Tenure, Turn, begin
 
 MESSAGE_LIMIT = 64 << 20
 _REMEMBERED = 1000
@@ -58,7 +58,7 @@ class Session:
         runner: Runner,
         ids: Ids,
         agent: str | None = None,
-        turns: MutableSet[Turn] | None = None,
+        turns: MutableSet[Tenure] | None = None,
     ) -> None:
         self.id = state.id
         self._journal = journal
@@ -67,7 +67,7 @@ class Session:
         self._runner = runner
         self._ids = ids
         self._agent = agent
-        self._turns: MutableSet[Turn] = turns if turns is not None else weakref.WeakSet()
+        self._turns: MutableSet[Tenure] = turns if turns is not None else weakref.WeakSet()
         self._measured: int | None = None
         self._saw, self._seen = state.head, state.last  # what was there when the handle was made, it knows
         self._wrote: list[tuple[int, int]] = []  # since then, after somebody else did
@@ -348,7 +348,7 @@ class Session:
         made = Turn(self._journal, claim, self._drafts, self._wrote_up_to)
         self._began.append(claim.id)
         del self._began[:-_REMEMBERED]
-        self._turns.add(made)
+        self._turns.add(made._tenure)
         return made
 
     def _standing(self) -> view.Standing:

@@ -22,7 +22,7 @@ from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.verify import heal, verify
 from onefold.model import Clock, Compaction, Deleted, Ids, Keeper, Report, SessionState, random_id, system_clock
 from onefold.session import Session
-from onefold.turn import Turn
+from onefold.turn import Tenure
 
 _PAGE, _LARGEST_PAGE = 500, 8_000
 """Sessions that are listed at a time. A store sorts all of them for each page, so the pages grow."""
@@ -48,7 +48,7 @@ class Store:
         self._ids = ids
         self._agent = agent
         self._runner = Runner()
-        self._turns: weakref.WeakSet[Turn] = weakref.WeakSet()
+        self._turns: weakref.WeakSet[Tenure] = weakref.WeakSet()
 
     def __enter__(self) -> Store:
         return self
