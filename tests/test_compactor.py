@@ -13,7 +13,7 @@ import pytest
 
 import onefold
 from onefold import Compactor, Context, Limits, Material, Policy, Session, Store, Summary
-from onefold.errors import SummarizerFailed
+from onefold.errors import OnefoldError, SummarizerFailed
 from onefold.journal.contract import AUTOMATIC_FAILURES
 from onefold.journal.process import MACHINE
 from onefold.model import Json, Spent
@@ -701,6 +701,32 @@ def test_a_process_is_killed_while_its_summary_is_made_and_the_next_one_makes_it
 
 
 # ---------------------------------------------------------------------- switched off, or somebody else's
+
+
+@pytest.mark.parametrize("way", ["before_turn", "mid_turn", "after_overflow", "by_hand", "from_outside"])
+def test_a_session_of_another_store_is_refused_at_its_first_use(
+    address: str, opened: Callable[..., Store], ready: Model, way: str
+) -> None:
+    """By its id alone it might be one of this store's, and what is known of that would be taken for it."""
+    ours, theirs = opened(address, policy=policy()), opened("memory:", policy=policy())
+    mine, session = ours.session("s"), theirs.session("s")
+    converse(session, HARD)
+    before = mine.state, session.state
+
+    with pytest.raises(OnefoldError, match=r"session 's' is in another store.*make a Compactor for each store"):
+        getattr(Compactor(ours, ready), way)(session)
+
+    assert ((mine.state, session.state), ready.calls) == (before, 0)
+
+
+def test_a_session_of_the_same_store_opened_once_more_is_taken(
+    durable: str, opened: Callable[..., Store], ready: Model
+) -> None:
+    ours, again = opened(durable, policy=policy()), opened(durable, policy=policy())
+    session = again.session("s")
+    converse(session, HARD)
+
+    assert Compactor(ours, ready).before_turn(session).summary is not None
 
 
 @pytest.mark.parametrize("where", ["store", "compactor"])

@@ -339,7 +339,7 @@ class Session:
     def _beginning(self, owner: str | None, wait: bool | float) -> Beginning:
         if owner is not None:
             check_name("owner", owner)
-        seconds = self._policy.wait if wait is True else 0.0 if wait is False else float(wait)
+        seconds = self._policy.seconds(wait)
         return Beginning(
             self._journal, self.id, whoami(self._agent), owner=owner, lease=self._policy.turn_lease, seconds=seconds
         )

@@ -308,7 +308,7 @@ class Call:
         self._base = base
         self._trigger = trigger
         self._instructions = instructions
-        self._seconds = policy.wait if wait is True else 0.0 if wait is False else float(wait)
+        self._seconds = policy.seconds(wait)
         self._deadline = 0.0
         self._agent = agent
         self._follow_up = follow_up

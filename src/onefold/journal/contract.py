@@ -38,7 +38,7 @@ from onefold.journal.bodies import NOTHING, paid, same_content, told
 from onefold.journal.fold import boundary
 from onefold.journal.leases import PatientLeases
 from onefold.journal.process import MACHINE, Machine
-from onefold.journal.refusals import check_name, conflict, known_word, lost, may_compact, own, refused
+from onefold.journal.refusals import check_name, check_seconds, conflict, known_word, lost, may_compact, own, refused
 from onefold.journal.seam import Backend, InUse, Taken, Transaction
 from onefold.journal.verify import heal
 from onefold.journal.view import known
@@ -247,6 +247,8 @@ class Journal:
     def _claiming(
         self, session: str, who: HolderId, lease: float, life: float, compaction: str | None
     ) -> Callable[[Transaction], Claim | Held]:  # fmt: skip
+        check_seconds(session, lease=lease, life=life)
+
         def work(tx: Transaction) -> Claim | Held:
             state = known(tx, session)
             current = self._open(tx, state)

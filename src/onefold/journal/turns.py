@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from onefold.errors import OnefoldError
 from onefold.journal import view
 from onefold.journal.contract import Journal, segment
-from onefold.journal.refusals import check_name, conflict, known_word, lost, own
+from onefold.journal.refusals import check_name, check_seconds, conflict, known_word, lost, own
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages import draft, encode
@@ -41,8 +40,7 @@ def start(
     journal: Journal, session: str, who: HolderId, *, owner: str | None = None, lease: float = 30.0
 ) -> TurnClaim | Held:
     """Begins a turn, unless another one is open whose writer still says that it lives."""
-    if lease <= 0:
-        raise OnefoldError(f"session {session!r}: a turn's lease is a number of seconds above 0, not {lease}")
+    check_seconds(session, lease=lease)
 
     def work(tx: Transaction) -> TurnClaim | Held:
         state = known(tx, session)
