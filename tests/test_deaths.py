@@ -24,6 +24,7 @@ from onefold.compaction.run import whoami
 from onefold.journal import turns
 from onefold.journal.leases import GLANCE, patience
 from onefold.journal.process import MACHINE, Linux, Whereabouts
+from onefold.journal.seam import Transaction
 from onefold.model import Held, Json, TurnClaim
 from onefold.worker import Worker
 from tests.helpers import PATIENCE, ROOT, Child, await_record, converse, kinds, quick
@@ -567,6 +568,45 @@ def test_one_that_is_called_dead_and_lives_costs_a_summary_and_nothing_else(stor
 
     assert session.state.last == last
     assert len(session.segments()) == 2
+
+
+class Dying(Linux):
+    """On this machine a process dies between two looks at it: after so many."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.looks = looks
+
+    def whereabouts(self, process: Json) -> Whereabouts:
+        self.looks -= 1
+        return "here" if self.looks >= 0 else "gone"
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+@pytest.mark.parametrize("leases", ["there", "lost"])
+def test_whoever_found_it_alive_looks_again_soon_though_it_dies_in_the_middle_of_the_look(
+    store: Store, session: Session, attempts: int, leases: str
+) -> None:
+    asked = store.journal.request("s", attempts=attempts).compaction
+    assert asked is not None
+    store.journal.claim("s", whoami())
+    turn = turns.start(store.journal, "s", whoami())
+    assert isinstance(turn, TurnClaim)
+
+    def lose(tx: Transaction) -> None:
+        tx.leases.drop("s")
+        tx.turn_leases.drop("s")
+
+    if leases == "lost":
+        store.journal.backend.write("s", lose)
+
+    for looks in range(4):
+        store.journal.leases.machine = Dying(looks)
+        to_claim = store.journal.claimable("s", asked.id)
+        store.journal.leases.machine = Dying(looks)
+        to_write = turns.held(store.journal, "s")
+        assert all(held is None or held.near for held in (to_claim, to_write))
+    turns.end(store.journal, turn)
 
 
 # ---------------------------------------------------------------------- what the records say

@@ -566,7 +566,7 @@ class Journal:
         if held is not None:
             return held
         if current.attempts >= current.attempts_allowed:
-            near = self.leases.whereabouts(tx, current.session, current.fence) == "here"
+            near = self.leases.near(tx, current.session, current.fence)
             return Held("held", (current.started_at or tx.now) + current.life, near=near)
         return None
 

@@ -48,6 +48,10 @@ class PatientLeases:
         started = tx.record(session, number)
         return "elsewhere" if started is None else self._of(started)
 
+    def near(self, tx: Transaction, session: str, number: int) -> bool:
+        """Whether that process is one of this machine. It may have died since it was looked at a moment ago."""
+        return self.whereabouts(tx, session, number) != "elsewhere"
+
     def _of(self, started: Record) -> Whereabouts:
         return self.machine.whereabouts(started.body.get("process"))
 

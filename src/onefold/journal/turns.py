@@ -74,7 +74,7 @@ def held(journal: Journal, session: str) -> Held | None:
 def _held(journal: Journal, tx: Transaction, session: str, current: OpenTurn) -> Held | None:
     if tx.now >= current.until:
         return None
-    return Held("held", current.until, near=journal.leases.whereabouts(tx, session, current.number) == "here")
+    return Held("held", current.until, near=journal.leases.near(tx, session, current.number))
 
 
 def renew(journal: Journal, turn: TurnClaim) -> float | None:
