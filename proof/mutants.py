@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 
 CONTRACT = "journal/contract.py"
 FOLD = "journal/fold.py"
+LEASES = "journal/leases.py"
 MODEL = "model.py"
 
 _FILES = ["-m", "proof.files", "--quick", "--first", "--method"]
@@ -59,6 +60,10 @@ LIFE = Edit(MODEL, "self.started_at <= now < self.started_at + self.life", "True
 RENEWED = Edit(
     CONTRACT, "min(tx.now + claim.lease, (current.started_at or tx.now) + current.life)", "tx.now + claim.lease"
 )
+GONE = Edit(LEASES, 'None if where == "gone" else Held(', "Held(")
+GONE_LAST = Edit(LEASES, 'self.whereabouts(tx, current.session, current.fence) == "gone"', "False")
+GONE_WRITER = Edit(LEASES, 'if self._of(started) == "gone":')
+ALL_DEAD = Edit(LEASES, 'return self.machine.whereabouts(started.body.get("process"))', 'return "gone"')
 COUNTED = Edit(FOLD, "attempts=known.attempts + 1,", "attempts=known.attempts,")
 KEY = Edit(CONTRACT, "if key is not None and (use := tx.key(session, key)) is not None:", after="def append(")
 HIDDEN = Edit("journal/view.py", "return [*visible(one, 1, cut)] == [*visible(other, 1, cut)]", "return True")
@@ -104,6 +109,10 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("fence on fail", (FENCE,), "schedules"),
     Mutant("dead last attempt is settled", (DEAD,), "schedules"),
     Mutant("longest life", (LIFE, RENEWED), "schedules"),
+    Mutant("a dead holder is not waited for", (GONE,), "schedules"),
+    Mutant("a dead last attempt is known", (GONE_LAST,), "schedules"),
+    Mutant("a dead writer is not waited for", (GONE_WRITER,), "model"),
+    Mutant("live holders are called dead", (ALL_DEAD,), None),
     Mutant("attempts are counted at claim", (COUNTED,), "schedules"),
     Mutant("key uniqueness", (KEY,), "schedules"),
     Mutant("an old boundary knows nothing hidden", (HIDDEN,), "schedules"),

@@ -1,8 +1,9 @@
 """Every order in which actors may use one session, to a depth: a transaction is the atom, and nothing else matters.
 
 An actor knows what a process knows: the segment it saw, and the claim it holds. At each step any actor does anything it
-could do, right or wrong, early or late; a crash is an actor that forgets, a zombie one that does not. States that were
-met before are not gone into again. After each step the promises are checked from the journal alone.
+could do, right or wrong, early or late; a crash is an actor that forgets, a zombie one that does not. A death that its
+machine knows of is a crash too, and one may be called dead who is not. States that were met before are not gone into
+again. After each step the promises are checked from the journal alone.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from onefold.errors import OnefoldError
 from onefold.journal import history, turns, view
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryBackend, Room, Shelf
+from onefold.journal.process import Whereabouts
 from onefold.journal.rows import DictRows
 from onefold.journal.seam import Backend, Derived, Transaction
 from onefold.messages import draft
@@ -52,6 +54,8 @@ class Actor:
     """What it read for its claim."""
     planned: Plan | None = None
     """Where it means to cut."""
+    process: int = 0
+    """Another one after a death that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,20 @@ class Explored:
     broken: Broken | None = None
 
 
+class Living:
+    """A machine that knows which processes there are: those of the actors."""
+
+    def __init__(self) -> None:
+        self.me = 0
+        self.living: frozenset[int] = frozenset()
+
+    def this(self) -> Json:
+        return self.me
+
+    def whereabouts(self, process: Json) -> Whereabouts:
+        return "here" if process in self.living else "gone"
+
+
 class Stage:
     """One journal on which every world is set up in turn; or, of another kind of store, one that goes through one."""
 
@@ -95,7 +113,8 @@ class Stage:
         self.now = 0.0
         self._ids = 0
         self.backend: Backend = open(lambda: self.now) if open else MemoryBackend(clock=lambda: self.now)
-        self.journal = Journal(self.backend, ids=self._id)
+        self.machine = Living()
+        self.journal = Journal(self.backend, ids=self._id, machine=self.machine)
 
     def _id(self) -> str:
         self._ids += 1
@@ -115,7 +134,7 @@ class Stage:
             self.journal.append(SESSION, [self._message("by the way")])
         else:
             self.journal.append(SESSION, [self._message(text) for text in said])
-        names = tuple(Actor(name) for name in "ABC"[:actors])
+        names = tuple(Actor(name, process=n) for n, name in enumerate("ABC"[:actors]))
         return World(*self._all(), names, said)
 
     def _set(self, now: float, ids: int, room: Room | None) -> None:
@@ -127,6 +146,11 @@ class Stage:
         room = self.backend._room if isinstance(self.backend, MemoryBackend) else None
         return room, self.backend.read(lambda tx: tx.derived(SESSION)), self.now, self._ids
 
+    def new_process(self) -> int:
+        """A number that no process had before."""
+        self._ids += 1
+        return 100 + self._ids
+
     def _message(self, content: str) -> Draft:
         return draft({"role": "user", "content": content}, self._id)
 
@@ -134,6 +158,7 @@ class Stage:
         """The world after one step, and what was refused; None if the step makes no sense there."""
         me = world.actors[actor]
         self._set(world.now, world.ids, None if world.room is None else _copy(world.room))
+        self.machine.me, self.machine.living = me.process, frozenset(a.process for a in world.actors)
         refused = None
         try:
             known = _ALL_ACTS[act](self, me)
@@ -248,6 +273,13 @@ def _undo(stage: Stage, me: Actor) -> Actor:
 
 def _crash(stage: Stage, me: Actor) -> Actor | None:
     return None if me.claim is None else replace(me, claim=None)
+
+
+def _die(stage: Stage, me: Actor, *, really: bool = True) -> Actor | None:
+    """A crash that is known at once, as a machine knows of its own processes. Not `really`: it lives and works on."""
+    if me.claim is None:
+        return None
+    return replace(me, claim=None if really else me.claim, process=stage.new_process())
 
 
 def _time(stage: Stage, me: Actor) -> Actor:
@@ -368,6 +400,8 @@ ACTS: dict[str, Callable[[Stage, Actor], Actor | None]] = {
     "restore": _restore,
     "undo": _undo,
     "crash": _crash,
+    "die": _die,
+    "seem dead": lambda stage, me: _die(stage, me, really=False),
     "time": _time,
 }
 
@@ -486,6 +520,22 @@ def ends(stage: Stage, world: World) -> bool:
     return False
 
 
+def waited_for(stage: Stage, world: World) -> bool:
+    """Whether anybody has to wait for a holder that is known to be dead: a claim neither gets the work nor ends it."""
+    fence = _running(world)
+    if fence is None or _holder(world) in {a.process for a in world.actors}:
+        return False
+    step = stage.after(world, len(world.actors) - 1, "claim")
+    return step is None or _running(step[0]) == fence
+
+
+def _holder(world: World) -> Json:
+    """The process that works on the open compaction."""
+    assert world.room is not None
+    fence = _running(world)
+    return None if fence is None else world.room.shelves[SESSION].records[fence - 1][0].body["process"]
+
+
 def _open_id(world: World) -> str | None:
     found = world.derived.compactions.values()
     return next((c.id for c in found if c.open), None)
@@ -526,6 +576,9 @@ def explore(
             found.states += 1
             if _open_id(then) is not None and not ends(stage, then):
                 found.broken = Broken("a compaction never ends", then.path)
+                return found
+            if waited_for(stage, then):
+                found.broken = Broken("somebody waits for a holder that is known to be dead", then.path)
                 return found
             if len(then.path) < depth:
                 line.append(then)
@@ -577,10 +630,14 @@ def _essence(world: World) -> object:
     assert world.room is not None
     shelf = world.room.shelves[SESSION]
     lease = world.room.leases.get(SESSION)
+    holder = _holder(world)
     knows = (
-        (a.seen, 0 if a.claim is None else a.claim.fence, a.peeked, str(a.work and a.work.turns), str(a.planned))
+        (
+            a.seen, 0 if a.claim is None else a.claim.fence, a.peeked, a.process == holder,
+            str(a.work and a.work.turns), str(a.planned),
+        )
         for a in world.actors
-    )
+    )  # fmt: skip
     return (
         _records(shelf),
         KEYED in world.appended,

@@ -22,7 +22,7 @@ from onefold.journal.sqlite.rows import SqliteLeases
 from onefold.messages import draft
 from onefold.model import Claim, Json, random_id, system_clock
 from proof.operations import talk
-from tests.helpers import PATIENCE, at_barrier, await_record, hear, quick, say
+from tests.helpers import PATIENCE, Elsewhere, at_barrier, await_record, hear, quick, say
 
 
 class Log(logging.Handler):
@@ -39,9 +39,15 @@ class Log(logging.Handler):
         self.texts.append(record.getMessage())
 
 
-def open_store(path: str, *, policy: Json = None, ahead: float = 0.0, agent: str | None = None) -> onefold.Store:
-    """A store as children use it. `ahead` puts their clock forward, to be past another one's lease at once."""
-    return onefold.open(path, policy=quick(**(policy or {})), clock=lambda: system_clock() + ahead, agent=agent)
+def open_store(
+    path: str, *, policy: Json = None, ahead: float = 0.0, agent: str | None = None, elsewhere: bool = False
+) -> onefold.Store:
+    """A store as children use it. `ahead` puts their clock forward, to be past another one's lease at once; one that is
+    `elsewhere` is on another machine, as far as its claims tell."""
+    store = onefold.open(path, policy=quick(**(policy or {})), clock=lambda: system_clock() + ahead, agent=agent)
+    if elsewhere:
+        store.journal.leases.machine = Elsewhere()
+    return store
 
 
 # ---------------------------------------------------------------------- compacting
@@ -101,6 +107,7 @@ def hold(
     ahead: float = 0.0,
     trigger: str = "manual",
     agent: str | None = None,
+    elsewhere: bool = False,
 ) -> None:
     """Compacts with a summarizer that says where it is and then waits for a word: to finish, or to fail.
 
@@ -108,7 +115,7 @@ def hold(
     """
     log = Log(logging.INFO)
     workers: list[threading.Thread] = []
-    with open_store(path, policy=policy, ahead=ahead, agent=agent) as store:
+    with open_store(path, policy=policy, ahead=ahead, agent=agent, elsewhere=elsewhere) as store:
 
         def summarise(material: Material) -> str:
             workers.append(threading.current_thread())

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from onefold import Policy, Record, Session
+from onefold.journal.process import Whereabouts
 from onefold.model import Json, system_clock
 from proof.operations import talk
 
@@ -42,6 +43,16 @@ class Clock:
 
     def __call__(self) -> float:
         return system_clock() + self.ahead
+
+
+class Elsewhere:
+    """A machine that cannot tell its processes from others: only a lease says anything about them."""
+
+    def this(self) -> Json:
+        return None
+
+    def whereabouts(self, process: Json) -> Whereabouts:
+        return "elsewhere"
 
 
 class Child:
@@ -115,6 +126,11 @@ class Child:
         """SIGKILL, and waits until the process is gone and its locks with it."""
         self._process.kill()
         self._process.wait(PATIENCE)
+
+    def die(self) -> None:
+        """SIGKILL, and nobody asks how it ended: what is left of the process stays, as under a careless supervisor."""
+        self._process.kill()
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     def stop(self) -> None:
         """SIGSTOP, and waits until the process stands still."""

@@ -106,6 +106,8 @@ class Act:
     asked: int = 0
     """Attempts that asked a summarizer, or may have."""
     settled_at: float = 0
+    gone: bool = False
+    """Its holder is known to be dead."""
 
     @property
     def open(self) -> bool:
@@ -115,7 +117,7 @@ class Act:
         return self.state == "running" and self.since <= now < self.since + self.life
 
     def held(self, now: float) -> bool:
-        return self.alive(now) and self.lease is not None and self.lease.lasts(now)
+        return self.alive(now) and self.lease is not None and self.lease.lasts(now) and not self.gone
 
     def dead(self, now: float) -> bool:
         return self.state == "running" and self.attempts >= self.allowed and not self.held(now)
@@ -163,6 +165,8 @@ class Life:
         self.aliases: list[str] = []
         self.turn = 0
         self.turn_lease = Timed(0, 0)
+        self.turn_gone = False
+        """Its writer is known to be dead."""
         self.parent: str | None = None
         self.kind = ""
         self.births: list[int] = []
@@ -323,9 +327,10 @@ class Life:
     # ------------------------------------------------------------------ turns
 
     def start(self, lease: float) -> int:
-        if self.turn and self.turn_lease.lasts(self.world.now):
+        if self.turn and self.turn_lease.lasts(self.world.now) and not self.turn_gone:
             raise Refused("Busy")
         self.close("interrupted")
+        self.turn_gone = False
         self.turn = self.add("turn.started", turn=self.last + 1)
         self.turn_lease = Timed(self.world.now + lease, lease)
         return self.turn
@@ -413,7 +418,7 @@ class Life:
         act.asked += act.state == "running"  # the one before died, and may have asked
         act.fence = self.add("compaction.started")
         act.state, act.attempts, act.since, act.life, act.wait = "running", act.attempts + 1, now, life, None
-        act.lease = Timed(now + min(lease, life), lease)
+        act.lease, act.gone = Timed(now + min(lease, life), lease), False
         return act
 
     def renew(self, act: Act, fence: int, lease: float) -> bool:

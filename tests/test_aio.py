@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
+import gc
 import inspect
 import subprocess
 import sys
@@ -755,3 +756,15 @@ def test_every_wait_is_cut_short_at_once(store: Store) -> None:
         took = [anyio.run(every, backend=kind) for _ in range(3)]
         assert max(min(tries) for tries in zip(*took, strict=True)) < 0.05
     turn.end()
+
+
+@pytest.mark.anyio
+async def test_a_turn_that_is_dropped_without_an_end_is_interrupted(store: Store, asession: aio.Session) -> None:
+    turn = await asession.turn(owner="forgetful")
+    number = turn.number
+
+    del turn
+    gc.collect()
+
+    ended = await first(asession.follow(number), "turn.settled")
+    assert (ended.body["outcome"], ended.body["cause"]) == ("interrupted", "its program dropped it without an end")

@@ -13,12 +13,13 @@ import pytest
 
 import onefold
 from onefold import Compactor, Context, Limits, Material, Policy, Session, Store, Summary
-from onefold.errors import SummarizerFailed
+from onefold.errors import OnefoldError, SummarizerFailed
 from onefold.journal.bounds import AUTOMATIC_FAILURES
+from onefold.journal.process import MACHINE
 from onefold.model import Json, Spent
 from proof.operations import talk
 from tests.conftest import StoppedClock, claimed
-from tests.helpers import PATIENCE, Child, Clock, await_record, converse, counted, kinds, quick
+from tests.helpers import PATIENCE, Child, Clock, Elsewhere, await_record, converse, counted, kinds, quick
 
 LIMITS = Limits(window=1_000, output=100, soft=0.5, hard=0.9)
 SOFT = 16  # messages, of about 33 tokens each
@@ -674,9 +675,13 @@ def test_a_summary_whose_process_died_is_taken_up_again(
     assert (done.state, done.attempts, ready.calls) == ("committed", 2, 1)
 
 
-def test_a_process_is_killed_while_its_summary_is_made_and_the_next_one_makes_it(durable: str, ready: Model) -> None:
+@pytest.mark.parametrize("far", [True, False], ids=["on another machine", "here"])
+def test_a_process_is_killed_while_its_summary_is_made_and_the_next_one_makes_it(
+    durable: str, ready: Model, far: bool
+) -> None:
     clock = Clock()
     with onefold.open(durable, policy=policy(), clock=clock) as store:
+        store.journal.leases.machine = Elsewhere() if far else MACHINE
         session, compactor = store.session("s"), Compactor(store, ready)
         converse(session, SOFT)
         with Child(
@@ -684,10 +689,10 @@ def test_a_process_is_killed_while_its_summary_is_made_and_the_next_one_makes_it
         ) as child:
             child.hear("summarizing")
             child.kill()
-        assert compactor.before_turn(session).segment == 1
-        assert counted(session, "compaction.started") == 1, "its lease is in force"
-
-        clock.ahead = 25.0
+        if far:
+            assert compactor.before_turn(session).segment == 1
+            assert counted(session, "compaction.started") == 1, "its lease is in force"
+            clock.ahead = 25.0
         assert compactor.before_turn(session).segment == 1
         await_record(session, "compaction.committed")
 
@@ -697,6 +702,32 @@ def test_a_process_is_killed_while_its_summary_is_made_and_the_next_one_makes_it
 
 
 # ---------------------------------------------------------------------- switched off, or somebody else's
+
+
+@pytest.mark.parametrize("way", ["before_turn", "mid_turn", "after_overflow", "by_hand", "from_outside"])
+def test_a_session_of_another_store_is_refused_at_its_first_use(
+    address: str, opened: Callable[..., Store], ready: Model, way: str
+) -> None:
+    """By its id alone it might be one of this store's, and what is known of that would be taken for it."""
+    ours, theirs = opened(address, policy=policy()), opened("memory:", policy=policy())
+    mine, session = ours.session("s"), theirs.session("s")
+    converse(session, HARD)
+    before = mine.state, session.state
+
+    with pytest.raises(OnefoldError, match=r"session 's' is in another store.*make a Compactor for each store"):
+        getattr(Compactor(ours, ready), way)(session)
+
+    assert ((mine.state, session.state), ready.calls) == (before, 0)
+
+
+def test_a_session_of_the_same_store_opened_once_more_is_taken(
+    durable: str, opened: Callable[..., Store], ready: Model
+) -> None:
+    ours, again = opened(durable, policy=policy()), opened(durable, policy=policy())
+    session = again.session("s")
+    converse(session, HARD)
+
+    assert Compactor(ours, ready).before_turn(session).summary is not None
 
 
 @pytest.mark.parametrize("where", ["store", "compactor"])

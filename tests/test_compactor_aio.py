@@ -13,7 +13,7 @@ import pytest
 
 import onefold
 from onefold import Context, Limits, Material, Store, aio
-from onefold.errors import SummarizerFailed
+from onefold.errors import OnefoldError, SummarizerFailed
 from onefold.model import Spent
 from proof.operations import talk
 from tests.conftest import StoppedClock, claimed
@@ -217,3 +217,12 @@ async def test_cancelled_at_the_hard_limit_it_hands_its_attempt_back(
     assert onefold.Compactor(store, onefold.extract, POLICY).before_turn(sync).tokens <= LIMITS.hard_tokens
     await_record(sync, "compaction.committed")
     assert counted(sync, "segment.opened") == 2
+
+
+async def test_a_session_of_another_store_is_refused_at_its_first_use(astore: aio.Store) -> None:
+    async with aio.open("memory:", policy=POLICY) as theirs:
+        session = await theirs.session("s")
+        await session.append(talk(HARD))
+
+        with pytest.raises(OnefoldError, match=r"session 's' is in another store.*make a Compactor for each store"):
+            await aio.Compactor(astore).before_turn(session)

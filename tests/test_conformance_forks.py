@@ -469,7 +469,7 @@ def test_a_review_does_not_compact_whatever_the_trigger_f05(session: Session, tr
 
 def test_a_review_writes_to_itself_and_its_parent_is_not_touched_f05(session: Session, journal: Journal) -> None:
     session.queue(said(50))
-    session.turn(owner="gateway")
+    theirs = session.turn(owner="gateway")
     running(journal)
     before = all_of(journal, "s")
 
@@ -481,6 +481,7 @@ def test_a_review_writes_to_itself_and_its_parent_is_not_touched_f05(session: Se
     review.undo()
 
     assert all_of(journal, "s") == before
+    theirs.end()
 
 
 def test_a_review_leaves_every_byte_of_its_parent_as_it_was_f05(tmp_path: Path) -> None:

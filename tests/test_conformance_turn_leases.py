@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import gc
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from onefold import Busy, Session, Store, TurnLost
+import onefold
+from onefold import Busy, Session, Store, Turn, TurnLost
 from onefold.compaction.work import gather
 from onefold.journal import turns
 from onefold.journal.contract import Journal
@@ -97,11 +99,88 @@ def test_a_silent_writer_is_left_alone_to_the_end_of_its_lease_and_no_longer(
         session.turn(wait=False)
 
     clock.advance(0.001)
-    session.turn(wait=False)
+    turn = session.turn(wait=False)
 
     assert outcomes(session) == ["interrupted"]
+    assert turn.number == session.state.turn
     with nothing_written(session), pytest.raises(TurnLost):
         journal.append("s", session._drafts(said(7), None, None), turn=silent)
+
+
+# ---------------------------------------------------------------------- turns that are dropped without an end
+
+
+def of_turns() -> set[threading.Thread]:
+    return {t for t in threading.enumerate() if t.name.startswith("onefold-turn")}
+
+
+@pytest.mark.parametrize("in_a_ring", [False, True], ids=["at once", "by the collector"])
+def test_a_turn_that_is_dropped_without_an_end_is_interrupted_and_renewed_no_more(
+    session: Session, other: Session, caplog: pytest.LogCaptureFixture, in_a_ring: bool
+) -> None:
+    """Whoever waits for it would wait for ever: its program lives, and nobody is left who could end it."""
+    before = of_turns()
+    turn = session.turn(owner="forgetful")
+    turn.append(CHAT.calls)
+    number, (thread,) = turn.number, of_turns() - before
+    if in_a_ring:
+        turn.itself = turn  # type: ignore[attr-defined]
+
+    del turn
+    gc.collect()
+
+    with other.turn(wait=PATIENCE) as next_one:
+        next_one.append(said(8))
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    ended = [r for r in session.read(number) if r.kind == "turn.settled"]
+    assert [r.body["outcome"] for r in ended] == ["interrupted", "settled"]
+    assert ended[0].body["cause"] == "its program dropped it without an end"
+    assert_a_provider_takes(session.context())
+    (warning,) = warnings(caplog)
+    assert f"the turn that began at record {number} was dropped without an end" in warning
+
+
+def test_a_turn_that_is_dropped_right_before_its_store_is_closed_is_ended_all_the_same(
+    address: str, opened: Callable[..., Store]
+) -> None:
+    for n in range(20):
+        store = opened(address)
+        store.session(f"s{n}").turn()
+        store.close()
+        if address != "memory:":
+            with onefold.open(address) as again:
+                assert outcomes(again.session(f"s{n}")) == ["interrupted"]
+
+
+def test_a_turn_that_ended_and_is_dropped_then_is_not_said_to_be_dropped(
+    session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = of_turns()
+
+    def lose(turn: Turn) -> None:
+        session.stop_turn()
+        with pytest.raises(TurnLost):
+            turn.append(said(9))
+
+    ends: list[Callable[[Turn], object]] = [
+        lambda turn: turn.end(),
+        lambda turn: turn.__exit__(None, None, None),
+        lambda turn: turn.let_go("a test"),
+        lose,
+    ]
+    for end in ends:
+        turn = session.turn()
+        threads = of_turns() - before
+        end(turn)
+        del turn
+        gc.collect()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert not of_turns() - before
+
+    assert outcomes(session) == ["settled", "settled", "interrupted", "cancelled"]
+    assert warnings(caplog) == []
 
 
 def test_a_lease_that_is_over_takes_nothing_from_its_writer_until_somebody_wants_the_turn(

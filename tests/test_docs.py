@@ -20,6 +20,7 @@ from onefold import errors, model
 from onefold.agents.book import Book
 from onefold.cli.app import app
 from onefold.journal import history, marks, turns
+from onefold.journal.process import Whereabouts
 from onefold.messages import draft
 from onefold.messages.codecs import FORMATS
 from onefold.model import Claim, Fact, HolderId, Record, Spent, Summary, TurnClaim
@@ -247,6 +248,7 @@ def _every_record() -> list[Record]:
         return f"id-{next(count)}"
 
     with onefold.open("memory:", clock=lambda: clock[0], ids=ids, agent="builder") as store:
+        store.journal.leases.machine = _Laptop()
         session = store.session("fix-the-build")
         _compactions(store, session, clock, ids)
         _turns(store, session, clock)
@@ -305,6 +307,16 @@ def _agent(store: onefold.Store, session: onefold.Session) -> None:
 
 
 _WHO = HolderId(host="laptop", pid=4711, thread="MainThread", agent="builder", nonce="9f2c")
+
+
+class _Laptop:
+    """A machine whose processes live."""
+
+    def this(self) -> Any:
+        return {"machine": "412b4e5976ce29b8348b", "pid": 4711, "start": 80405}
+
+    def whereabouts(self, process: Any) -> Whereabouts:
+        return "here"
 
 
 def _compactions(store: onefold.Store, session: onefold.Session, clock: list[float], ids: Callable[[], str]) -> None:

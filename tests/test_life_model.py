@@ -27,6 +27,7 @@ from onefold.compaction.plan import Plan, plan
 from onefold.compaction.work import gather
 from onefold.errors import OnefoldError
 from onefold.journal import history, marks
+from onefold.journal.process import Whereabouts
 from onefold.messages import draft
 from onefold.model import Claim, Json, Record
 from onefold.turn import Turn
@@ -81,6 +82,21 @@ class Worker:
     planned: Plan | None
 
 
+class Mortals:
+    """A machine on which each claim and each turn has a process of its own, which lives until it is said to be dead."""
+
+    def __init__(self) -> None:
+        self.born = 0
+        self.dead: set[Json] = set()
+
+    def this(self) -> Json:
+        self.born += 1
+        return self.born
+
+    def whereabouts(self, process: Json) -> Whereabouts:
+        return "gone" if process in self.dead else "here"
+
+
 class Lives(RuleBasedStateMachine):
     kind = "memory"
 
@@ -89,6 +105,7 @@ class Lives(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="onefold-life-"))
         self.clock = StoppedClock()
         self.ids = CountedIds()
+        self.machine = Mortals()
         self.store = self.opened()
         self.world = World(NOON)
         self.handles: list[Handle] = []
@@ -103,7 +120,9 @@ class Lives(RuleBasedStateMachine):
         """Each session and those it comes from, as they were when every promise was seen to hold."""
 
     def opened(self) -> Store:
-        return onefold.open(KINDS[self.kind](self.folder), clock=self.clock, ids=self.ids, policy=POLICY)
+        store = onefold.open(KINDS[self.kind](self.folder), clock=self.clock, ids=self.ids, policy=POLICY)
+        store.journal.leases.machine = self.machine
+        return store
 
     def teardown(self) -> None:
         assert self.store.verify().findings == ()
@@ -391,6 +410,43 @@ class Lives(RuleBasedStateMachine):
                 lambda _: self.alive(worker.life).fail(worker.act, fence, retry, asked),
             )
 
+    @rule(some=some, writer=st.booleans())
+    def die(self, some: int, writer: bool) -> None:
+        """The process that compacts, or writes in a turn, is known to be dead. It may seem so, and go on."""
+        self.dies(self.life(some), writer)
+
+    def dies(self, life: Life, writer: bool) -> None:
+        act = life.open
+        if writer and life.turn:
+            self.machine.dead.add(self.process(life, life.turn))
+            life.turn_gone = True
+        elif act is not None and act.state == "running":
+            self.machine.dead.add(self.process(life, act.fence))
+            act.gone = True
+            assert self.store.journal.holder(life.id) is None
+
+    def process(self, life: Life, number: int) -> Json:
+        (started,) = self.store.journal.read(life.id, number, number + 1)
+        return started.body["process"]
+
+    @rule(some=some, writer=st.booleans(), attempts=st.integers(1, 2), place=some)
+    def die_at_work(self, some: int, writer: bool, attempts: int, place: int) -> None:
+        """The next one need not wait, and finds what is left: a turn to settle, an attempt, or none. It was not dead
+        after all, and comes too late or first."""
+        life = self.world.lives.get(self.handle(some).session.id) if writer else self.life(some)
+        if life is None:
+            return
+        if writer:
+            self.start(some)
+            self.dies(life, True)
+            self.start(some)
+            return
+        self.request(some, "manual", 1, attempts)
+        if self.claimed(life, LEASE):
+            self.dies(life, False)
+            self.claimed(life, LEASE)
+            self.commit(1, place, 9, False, False)
+
     @rule(some=some, how=st.sampled_from(["fail", "retry", "cancel", "hand back", "skip"]), place=some)
     def come_back(self, some: int, how: str, place: int) -> None:
         """A claim that was ended, and its summary all the same."""
@@ -624,12 +680,20 @@ class Lives(RuleBasedStateMachine):
         ghosts = [h for h in self.handles if h.session.id == life.id]
         self.handles = [h for h in self.handles if h not in ghosts[1:]]
 
-    @rule()
-    def crash(self) -> None:
-        """The process dies: handles, claims and turns are gone with it, and their leases stand until they run out."""
+    @rule(known=st.booleans())
+    def crash(self, known: bool) -> None:
+        """The process dies: handles, claims and turns are gone with it, and their leases stand until they run out;
+        unless the one that comes after it knows of that."""
         self.let_go()
+        if known:
+            self.machine.dead.update(range(self.machine.born + 1))
+            for life in self.world.lives.values():
+                life.turn_gone = bool(life.turn)
+                for act in life.acts:
+                    act.gone = act.state == "running"
         if self.kind == "memory":
             self.store = Store(self.store.journal.backend, policy=POLICY, ids=self.ids)
+            self.store.journal.leases.machine = self.machine
         else:
             self.store.journal.backend.close()
             self.store = self.opened()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
-from onefold import Policy
+import onefold
+from onefold import Compactor, Limits, OnefoldError, Policy, SummarizerFailed
+from onefold.journal import turns
 from onefold.model import Json
+from tests.conftest import who
 
 
 def test_the_defaults_are_those_of_the_contract() -> None:
@@ -34,14 +38,76 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         {"shrink": -0.1},
         {"tail_share": 1.5},
         {"tail_share": -0.1},
-        {"renew": float("nan")},
-        {"shrink": float("nan")},
+        {"wait": -5.0},
+        {"tail_tokens": -5},
+        {"backoff": (2.0, -1.0)},
+        {"turn_lease": 0},
+        {"ledger_tokens": -1},
+        {"life": 1e300},
+        {"wait": 2e9},
+        {"turn_lease": 2e9},
+        {"backoff": (2e9,)},
     ],
     ids=str,
 )
 def test_numbers_that_cannot_work_are_refused(wrong: dict[str, Json]) -> None:
-    with pytest.raises(ValueError, match=r"a policy needs|at least 1|are shares"):
+    with pytest.raises(ValueError, match=r"a policy needs|at least [01]|are shares|above 0|at most 1,000,000,000 sec"):
         Policy(**wrong)
+
+
+NUMBERS = [f.name for f in dataclasses.fields(Policy) if f.type in ("int", "float")]
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, "60", None], ids=repr)
+@pytest.mark.parametrize("name", [*NUMBERS, "backoff"])
+def test_what_is_no_finite_number_is_refused_by_name(name: str, number: Json) -> None:
+    assert len(NUMBERS) == 13
+    given: dict[str, Json] = {name: (2.0, number) if name == "backoff" else number}
+    with pytest.raises(ValueError, match=rf"^{name}(\[1\])? is a finite number, not "):
+        Policy(**given)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf], ids=repr)
+@pytest.mark.parametrize("name", ["window", "output", "soft", "hard"])
+def test_so_it_is_in_the_limits_of_a_model(name: str, number: float) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is a finite number, not "):
+        Limits(**{"window": 10_000, name: number})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf], ids=repr)
+def test_nobody_waits_for_ever_or_for_nothing_that_is_a_number(number: float) -> None:
+    with onefold.open("memory:") as store:
+        session = store.session("s")
+        session.append({"role": "user", "content": "hello"})
+        last = session.state.last
+
+        for call in (
+            lambda: session.compact(wait=number),
+            lambda: session.turn(wait=number),
+            lambda: Compactor(store).upkeep(0, wait=number),
+        ):
+            with pytest.raises(ValueError, match=r"^wait is a finite number, not "):
+                call()
+        for claim in (
+            lambda: store.journal.claim("s", who(), lease=number),
+            lambda: store.journal.claim("s", who(), life=number),
+            lambda: turns.start(store.journal, "s", who(), lease=number),
+        ):
+            with pytest.raises(OnefoldError, match="is a finite number of seconds above 0, not "):
+                claim()
+        assert session.state.last == last
+
+
+def test_a_wait_is_what_the_policy_says_or_the_caller() -> None:
+    policy = Policy(wait=7.0)
+
+    assert [policy.seconds(wait) for wait in (True, False, 0, 2, 2.5, -1.0)] == [7.0, 0.0, 0.0, 2.0, 2.5, 0.0]
+
+
+def test_a_provider_that_asks_to_be_left_alone_for_ever_says_nothing_by_that() -> None:
+    asked = [SummarizerFailed("no", kind="rate limit", retry_after=n).retry_after for n in (3.0, math.inf, math.nan)]
+
+    assert asked == [3.0, None, None]
 
 
 def test_a_policy_cannot_be_changed_once_it_is_made() -> None:

@@ -8,10 +8,11 @@ import random
 import pytest
 
 import onefold
+from onefold.journal.process import Whereabouts
 from onefold.journal.seam import Backend
-from onefold.model import Clock
+from onefold.model import Clock, Json
 from proof.mutants import MUTANTS, Mutant, attempt
-from proof.schedules import Stage, canary, explore, explore_plans, walk
+from proof.schedules import Living, Stage, canary, explore, explore_plans, walk
 
 
 def test_a_race_that_is_there_is_found() -> None:
@@ -36,6 +37,22 @@ def test_no_order_of_reading_planning_and_committing_cuts_an_open_call_from_its_
 
     assert found.broken is None
     assert found.depth == 7
+
+
+def test_live_holders_that_are_called_dead_break_no_promise() -> None:
+    """Should a machine be wrong about its processes, a summary is paid for twice, and that is all."""
+
+    class Wrong(Living):
+        def whereabouts(self, process: Json) -> Whereabouts:
+            return "gone"
+
+    stage = Stage()
+    stage.journal.leases.machine = Wrong()
+
+    found = explore(5, stage=stage)
+
+    assert found.broken is None
+    assert found.depth == 5
 
 
 @pytest.mark.parametrize("seed", range(12))

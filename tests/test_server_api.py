@@ -161,10 +161,11 @@ def test_those_with_problems_come_first_and_the_pages_fit_together(
 
 def test_problems_are_said_in_words(client: TestClient, store: Store, session: Session, clock: StoppedClock) -> None:
     running(store.journal)
-    session.turn(owner="gateway")
+    turn = session.turn(owner="gateway")
     clock.advance(3600)
 
     [row] = got(client, "/api/sessions")["sessions"]
+    turn.end()
 
     assert row["problems"] == [
         "whoever compacts it is silent: worker, process 1 on here, main",

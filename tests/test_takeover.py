@@ -286,7 +286,7 @@ def test_two_processes_without_a_working_lease_pay_twice_and_fork_never(path: st
     assert [(c.state, c.attempts) for c in session.compactions()] == [("committed", 2)] * rounds
 
 
-# ---------------------------------------------------------------------- holders that die
+# ---------------------------------------------------------------------- holders that die on another machine
 
 
 def test_a_holder_killed_in_mid_summary_is_taken_over_when_its_lease_ends(path: str, store: Store) -> None:
@@ -295,7 +295,7 @@ def test_a_holder_killed_in_mid_summary_is_taken_over_when_its_lease_ends(path: 
     converse(session, 20)
     policy = {"lease": 1.0, "renew": 0.9}
 
-    with Child("hold", path=path, session="s", policy=policy) as dead:
+    with Child("hold", path=path, session="s", policy=policy, elsewhere=True) as dead:
         dead.hear("summarizing")
         dead.kill()
     with (
@@ -318,7 +318,7 @@ def test_a_dead_holder_is_not_called_active_once_its_lease_is_over(path: str, st
     session = store.session("s")
     converse(session, 20)
 
-    with Child("hold", path=path, session="s", agent="writer") as dead:
+    with Child("hold", path=path, session="s", agent="writer", elsewhere=True) as dead:
         dead.hear("summarizing")
         held = session.holder()
         dead.kill()
@@ -336,7 +336,7 @@ def test_a_holder_killed_in_its_last_attempt_is_settled_by_whoever_asks_next(
     """Item 4. F41: while its lease is in force it is joined; after that it has failed, and a new one starts afresh."""
     session = store.session("s")
     converse(session, 20)
-    with Child("hold", path=path, session="s", policy={"attempts": 1}) as dead:
+    with Child("hold", path=path, session="s", policy={"attempts": 1}, elsewhere=True) as dead:
         dead.hear("summarizing")
         dead.kill()
     early = session.compact(wait=False)
@@ -360,7 +360,7 @@ def test_a_holder_killed_in_its_last_attempt_is_settled_by_whoever_looks_for_wor
     """Item 4: a worker that would have taken it over finds no attempt left, and says so in the journal."""
     session = store.session("s")
     converse(session, 20)
-    with Child("hold", path=path, session="s", policy={"attempts": 1}) as dead:
+    with Child("hold", path=path, session="s", policy={"attempts": 1}, elsewhere=True) as dead:
         dead.hear("summarizing")
         dead.kill()
     assert isinstance(store.journal.claim("s", whoami()), Held)

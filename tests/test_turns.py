@@ -164,7 +164,7 @@ def test_a_killed_writers_turn_is_settled_as_interrupted_once_its_lease_is_over(
     path: str, session: Session, clock: Clock
 ) -> None:
     """F26, F41: its open call gets a result that says so, and nobody waits for ever."""
-    with writer(path, "dead") as dead:
+    with writer(path, "dead", elsewhere=True) as dead:
         began = told(dead, "begin")["number"]
         told(dead, "append", messages=CALLS)
         dead.kill()
@@ -188,7 +188,7 @@ def test_a_killed_writers_turn_is_settled_as_interrupted_once_its_lease_is_over(
 
 
 def test_whoever_waits_takes_a_killed_writers_turn_over_when_the_lease_ends(path: str, session: Session) -> None:
-    with writer(path, "dead", policy=SHORT) as dead:
+    with writer(path, "dead", policy=SHORT, elsewhere=True) as dead:
         told(dead, "begin")
         dead.kill()
     start = time.monotonic()
@@ -213,7 +213,7 @@ def test_a_writer_that_stood_still_and_lost_its_turn_is_refused_with_nothing_wri
         match how:
             case "taken over":
                 clock.ahead = 31.0
-                session.turn(owner="second", wait=False)
+                second = session.turn(owner="second", wait=False)
             case "stopped from outside":
                 session.stop_turn("enough")
             case _:
@@ -230,7 +230,8 @@ def test_a_writer_that_stood_still_and_lost_its_turn_is_refused_with_nothing_wri
         assert "nothing was written" in refused["text"]
         assert (again["error"], again["duplicate"], again["numbers"]) == (None, True, before["numbers"])
         assert list(session.read()) == journal
-    session.stop_turn()
+    if how == "taken over":
+        second.end()
 
 
 def test_a_writer_that_leaves_its_store_ends_its_turn_at_once(path: str, session: Session) -> None:

@@ -19,8 +19,9 @@ A_MOMENT = 0.05
 
 
 def puppet(
-    path: str, session: str, owner: str, *, policy: Json = None, ahead: float = 0.0, broken: str | None = None
-) -> None:
+    path: str, session: str, owner: str, *, policy: Json = None, ahead: float = 0.0, broken: str | None = None,
+    elsewhere: bool = False,
+) -> None:  # fmt: skip
     """A writer that does what it is told, a word at a time, and says what came of it.
 
     Words: begin, append, take, end, and leave, which ends its process.
@@ -28,7 +29,7 @@ def puppet(
     log = Log()
     if broken is not None:
         break_leases(broken)
-    with open_store(path, policy=policy, ahead=ahead) as store:
+    with open_store(path, policy=policy, ahead=ahead, elsewhere=elsewhere) as store:
         handle = store.session(session)
         turns: list[Turn] = []
         while (told := hear())["word"] != "leave":

@@ -158,13 +158,14 @@ class Compactor:
     def finish(self, wait: bool | float = True) -> bool:
         """Waits for the summaries that this process has under way, for a program that is about to end: as long as the
         policy says, or so many seconds. False if one is not made by then."""
-        return self._store.finish(self.policy.wait if wait is True else wait)
+        return self._store.finish(self.policy.seconds(wait))
 
     # ------------------------------------------------------------------ their rules
 
     def _before_turn(
         self, session: Session, model: str | None, usage: int | None, context: Context | None
     ) -> Rules[Context]:
+        self._ours(session)
         self._go_by(session, model)
         self._learn(session, model, usage, context)
         return (yield from self._newest(session, model))
@@ -172,6 +173,7 @@ class Compactor:
     def _mid_turn(
         self, session: Session, model: str | None, usage: int | None, context: Context | None
     ) -> Rules[Context]:
+        self._ours(session)
         self._go_by(session, model)
         sent = self._learn(session, model, usage, context)
         if sent is not None and self._only_compacted_since(session, sent.segment):
@@ -185,6 +187,7 @@ class Compactor:
     def _after_overflow(
         self, session: Session, error: BaseException | None, model: str | None, context: Context | None
     ) -> Rules[Context]:
+        self._ours(session)
         # What a handle looked at last is what its agent sent, also if somebody compacted it since.
         sent = self._last(session, model, context) or self._as_sent(session.context(session._measured), model)
         refused = sent.overflows + 1
@@ -204,10 +207,21 @@ class Compactor:
             raise too_large from error
 
     def _by_hand(self, session: Session, instructions: str | None) -> Rules[CompactResult]:
+        self._ours(session)
         return (yield Ask(session, MANUAL, wait=True, instructions=instructions))
 
     def _from_outside(self, session: Session, trigger: str, instructions: str | None) -> Rules[CompactResult]:
+        self._ours(session)
         return (yield Ask(session, trigger, wait=False, instructions=instructions))
+
+    def _ours(self, session: Session) -> None:
+        """What is known of one store's sessions says nothing about another's, whatever their ids."""
+        theirs, ours = session._journal.backend, self._store.journal.backend
+        if theirs.incarnation != ours.incarnation:
+            raise OnefoldError(
+                f"session {session.id!r} is in another store, {theirs.address}, than this compactor's, {ours.address}; "
+                "make a Compactor for each store"
+            )
 
     def _upkeep(self, idle: float, model: str | None, most: int, wait: bool | float) -> Rules[dict[str, CompactResult]]:
         came: dict[str, CompactResult] = {}
@@ -226,7 +240,7 @@ class Compactor:
                 continue
             if came[state.id].state != "held back":
                 begun.append((session, state))
-        ends = time.monotonic() + (self.policy.wait if wait is True else float(wait))
+        ends = time.monotonic() + self.policy.seconds(wait)
         for session, state in begun if wait else ():
             came[state.id] = self._now(came[state.id], state)
             if came[state.id].state in OPEN:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from onefold.model import Spent
 
 
@@ -75,7 +77,7 @@ class SummarizerFailed(OnefoldError):
         self.kind = kind
         """overflow, rate limit, unavailable, timeout, refused, setup, stopped or garbage."""
         self.spent = spent or Spent()
-        self.retry_after = retry_after
+        self.retry_after = retry_after if retry_after is not None and math.isfinite(retry_after) else None
         """How long the provider asks to be left alone, in seconds."""
         self.final = final
         """Nothing will change by itself: a key that is wrong, a model that is not there."""

@@ -118,7 +118,7 @@ def _size(file: Path) -> int:
 
 def _open(store: Store, tx: Transaction) -> tuple[float, list[float], int]:
     waiting = [*tx.open_compactions()]
-    active = sum(store.journal.leases.held_until(tx, c) is not None for c in waiting)
+    active = sum(store.journal.leases.held(tx, c) is not None for c in waiting)
     return tx.now, [c.requested_at for c in waiting], active
 
 

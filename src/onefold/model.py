@@ -294,6 +294,8 @@ class Held:
 
     reason: Literal["nothing open", "held", "waiting"]
     until: float | None = None
+    near: bool = field(default=False, compare=False)
+    """The holder is a process of this machine, whose death would show before that: look now and then."""
 
 
 @dataclass(frozen=True, slots=True)

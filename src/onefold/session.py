@@ -39,7 +39,7 @@ from onefold.model import (
     SessionState,
     TurnClaim,
 )
-from onefold.turn import Beginning, Turn, begin
+from onefold.turn import Beginning, Tenure, Turn, begin
 
 MESSAGE_LIMIT = 64 << 20
 _REMEMBERED = 1000
@@ -59,7 +59,7 @@ class Session:
         runner: Runner,
         ids: Ids,
         agent: str | None = None,
-        turns: MutableSet[Turn] | None = None,
+        turns: MutableSet[Tenure] | None = None,
     ) -> None:
         self.id = state.id
         self._journal = journal
@@ -68,7 +68,7 @@ class Session:
         self._runner = runner
         self._ids = ids
         self._agent = agent
-        self._turns: MutableSet[Turn] = turns if turns is not None else weakref.WeakSet()
+        self._turns: MutableSet[Tenure] = turns if turns is not None else weakref.WeakSet()
         self._measured: int | None = None
         self._saw, self._seen = state.head, state.last  # what was there when the handle was made, it knows
         self._wrote: list[tuple[int, int]] = []  # since then, after somebody else did
@@ -182,7 +182,7 @@ class Session:
 
         If one is open, waits for it: True for as long as the policy says, a number of seconds, or False for not at all.
         Then it is `Busy`. The other way is to `queue` the input for the next turn. A turn whose process died is settled
-        as interrupted by the next one, once its lease has run out.
+        as interrupted by the next one, once that is known or its lease has run out.
         """
         return self._hand_over(begin(self._beginning(owner, wait), self._journal))
 
@@ -350,7 +350,7 @@ class Session:
     def _beginning(self, owner: str | None, wait: bool | float) -> Beginning:
         if owner is not None:
             check_name("owner", owner)
-        seconds = self._policy.wait if wait is True else 0.0 if wait is False else float(wait)
+        seconds = self._policy.seconds(wait)
         return Beginning(
             self._journal, self.id, whoami(self._agent), owner=owner, lease=self._policy.turn_lease, seconds=seconds
         )
@@ -359,7 +359,7 @@ class Session:
         made = Turn(self._journal, claim, self._drafts, self._wrote_up_to)
         self._began.append(claim.id)
         del self._began[:-_REMEMBERED]
-        self._turns.add(made)
+        self._turns.add(made._tenure)
         return made
 
     def _standing(self) -> view.Standing:

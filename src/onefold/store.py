@@ -22,7 +22,7 @@ from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.verify import heal, verify
 from onefold.model import Clock, Compaction, Deleted, Ids, Keeper, Report, SessionState, random_id, system_clock
 from onefold.session import Session
-from onefold.turn import Turn
+from onefold.turn import Tenure
 
 _PAGE, _LARGEST_PAGE = 500, 8_000
 """Sessions that are listed at a time. A store sorts all of them for each page, so the pages grow."""
@@ -48,7 +48,7 @@ class Store:
         self._ids = ids
         self._agent = agent
         self._runner = Runner()
-        self._turns: weakref.WeakSet[Turn] = weakref.WeakSet()
+        self._turns: weakref.WeakSet[Tenure] = weakref.WeakSet()
 
     def __enter__(self) -> Store:
         return self
@@ -150,7 +150,7 @@ class Store:
     def finish(self, wait: bool | float = True) -> bool:
         """Waits for the summaries that this process has under way: as long as the policy says, or so many seconds.
         False if one is not made by then; it goes on."""
-        return self._runner.finish(self.policy.wait if wait is True else float(wait))
+        return self._runner.finish(self.policy.seconds(wait))
 
     def close(self, wait: bool | float = False) -> None:
         """Hands back the compactions under way, ends open turns, and lets go of the store.

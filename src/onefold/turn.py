@@ -6,17 +6,20 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Protocol
 
 from onefold.errors import Busy, OnefoldError, SessionNotFound, TurnLost
 from onefold.journal import turns
 from onefold.journal.contract import Journal
+from onefold.journal.leases import patience
 from onefold.journal.reading import Pause
 from onefold.journal.refusals import check_name
-from onefold.model import Appended, Draft, Held, HolderId, Json, Outcome, Record, TurnClaim
+from onefold.model import Appended, Draft, HolderId, Json, Outcome, Record, TurnClaim
 
 log = logging.getLogger("onefold")
 
@@ -27,11 +30,89 @@ class Drafts(Protocol):
     def __call__(self, messages: Json | Sequence[Json], format: str | None, actor: str | None) -> list[Draft]: ...
 
 
+class Over:
+    """Whether a turn is over, for its thread to wait for; `ring` only wakes that up.
+
+    What runs when a handle is dropped may run anywhere, also in the middle of an event's own lock. A simple queue is
+    made for that.
+    """
+
+    def __init__(self) -> None:
+        self._rung: SimpleQueue[None] = SimpleQueue()
+        self._set = False
+
+    def set(self) -> None:
+        self._set = True
+        self.ring()
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def ring(self) -> None:
+        self._rung.put(None)
+
+    def wait(self, seconds: float) -> bool:
+        """False if nobody rang in time."""
+        try:
+            self._rung.get(timeout=seconds)
+        except Empty:
+            return False
+        return True
+
+
+class Tenure:
+    """A turn that this process has, renewed in a thread until it is over.
+
+    It knows nothing of its handle but whether there still is one: a turn that was dropped without an end is let go.
+    """
+
+    def __init__(self, journal: Journal, claim: TurnClaim, handle: object) -> None:
+        self.claim = claim
+        self.over = Over()
+        self.let_go_for: str | None = None
+        self._journal = journal
+        dropped = weakref.ref(handle, lambda _: self.over.ring())
+        threading.Thread(
+            target=self._renew, args=(dropped,), name=f"onefold-turn-{claim.number}", daemon=True
+        ).start()  # fmt: skip
+
+    def let_go(self, why: str) -> None:
+        """Ends the turn as interrupted, from outside of its block."""
+        if self.over.is_set() or self.claim.pid != os.getpid():
+            return
+        self.let_go_for = why
+        self.over.set()
+        try:
+            turns.end(self._journal, self.claim, "interrupted", why)
+        except (TurnLost, SessionNotFound):
+            pass  # somebody else has ended it
+        except OnefoldError as error:
+            log.warning("session %r: its turn could not be ended: %s", self.claim.session, error)
+
+    def _renew(self, handle: weakref.ref[object]) -> None:
+        while not self.over.wait(self.claim.lease / 3):
+            try:
+                if turns.renew(self._journal, self.claim) is None:
+                    return
+            except Exception as error:
+                if self.over.is_set():
+                    return
+                log.warning("session %r: the turn could not be renewed: %s", self.claim.session, error)
+        if handle() is None and not self.over.is_set():
+            log.warning(
+                "session %r: the turn that began at record %d was dropped without an end, and is interrupted; use it "
+                "in a `with` block, or call end()",
+                self.claim.session,
+                self.claim.number,
+            )
+            self.let_go("its program dropped it without an end")
+
+
 class Turn:
     """The right to write, renewed in the background until it ends. Use it in a `with` block, or call `end`.
 
     Leaving the block settles the turn; an exception makes it failed, Ctrl-C or a cancelled task cancelled. The calls it
-    left open then get results that say so.
+    left open then get results that say so. One that is dropped without an end is interrupted.
     """
 
     def __init__(
@@ -41,9 +122,8 @@ class Turn:
         self._journal = journal
         self._drafts = drafts
         self._wrote = wrote
-        self._over = threading.Event()
-        self._let_go: str | None = None
-        threading.Thread(target=self._renew, name=f"onefold-turn-{claim.number}", daemon=True).start()
+        self._tenure = Tenure(journal, claim, self)
+        self._over = self._tenure.over
 
     def __repr__(self) -> str:
         return f"Turn({self.claim.session!r}, {self.id!r})"
@@ -94,7 +174,7 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._over.is_set() and self._let_go is None:
+        if self._over.is_set() and self._tenure.let_go_for is None:
             return
         outcome, cause = outcome_of(error)
         try:
@@ -110,39 +190,20 @@ class Turn:
 
     def let_go(self, why: str) -> None:
         """Ends the turn because its store is closed under it."""
-        if self._over.is_set() or self.claim.pid != os.getpid():
-            return
-        self._let_go = why
-        self._over.set()
-        try:
-            turns.end(self._journal, self.claim, "interrupted", why)
-        except (TurnLost, SessionNotFound):
-            pass  # somebody else has ended it
-        except OnefoldError as error:
-            log.warning("session %r: its turn could not be ended: %s", self.claim.session, error)
+        self._tenure.let_go(why)
 
     @contextmanager
     def _noticing(self) -> Iterator[None]:
-        if self._let_go is not None:
+        if self._tenure.let_go_for is not None:
             raise TurnLost(
                 f"session {self.claim.session!r}: the turn that began at record {self.number} was ended, because "
-                f"{self._let_go}; nothing was written. Open the store again and begin a new turn"
+                f"{self._tenure.let_go_for}; nothing was written. Open the store again and begin a new turn"
             )
         try:
             yield
         except TurnLost:
             self._over.set()
             raise
-
-    def _renew(self) -> None:
-        while not self._over.wait(self.claim.lease / 3):
-            try:
-                if turns.renew(self._journal, self.claim) is None:
-                    return
-            except Exception as error:
-                if self._over.is_set():
-                    return
-                log.warning("session %r: the turn could not be renewed: %s", self.claim.session, error)
 
 
 def outcome_of(error: BaseException | None) -> tuple[Outcome, str | None]:
@@ -181,7 +242,8 @@ class Beginning:
             now = time.monotonic()
             if now >= self._deadline:
                 raise busy(self._journal, self.session)
-            return Pause(version, min(self._deadline, now + patience(self._journal, held)))
+            wait = patience(held, self._journal.backend.read(lambda tx: tx.now))
+            return Pause(version, min(self._deadline, now + wait))
 
     def give_up(self, why: str) -> None:
         """Ends the turn again, if it has begun: its caller left before it could be handed over."""
@@ -194,12 +256,6 @@ def begin(asked: Beginning, journal: Journal) -> TurnClaim:
     while isinstance(got := asked.step(), Pause):
         got.wait(journal.backend)
     return got
-
-
-def patience(journal: Journal, held: Held) -> float:
-    """How long to wait at most before the turn is worth asking for again."""
-    now = journal.backend.read(lambda tx: tx.now)
-    return max(0.001, (held.until or now) - now + 0.001)
 
 
 def busy(journal: Journal, session: str) -> Busy:

@@ -23,8 +23,8 @@ from onefold.store import Store
 
 log = logging.getLogger("onefold")
 
-LOOK = 1.0
-"""Seconds after which a worker looks for work again, whatever it heard."""
+LOOK = 0.5
+"""Seconds after which a worker looks for work again, whatever it heard: another one's death writes nothing."""
 BREATH = 0.02
 """Seconds between two looks at least when nothing is to do: every append of every session may wake a worker."""
 LOOKING = 0.1

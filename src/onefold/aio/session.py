@@ -142,7 +142,7 @@ class Session:
 
         If one is open, waits for it: True for as long as the policy says, a number of seconds, or False for not at all.
         Then it is `Busy`. The other way is to `queue` the input for the next turn. A turn whose process died is settled
-        as interrupted by the next one, once its lease has run out.
+        as interrupted by the next one, once that is known or its lease has run out.
         """
         return Opening(partial(self._begin, owner, wait))
 

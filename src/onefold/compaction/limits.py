@@ -11,6 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 
+def finite(**numbers: object) -> None:
+    """Refuses what no decision can be made with: not a number passes every comparison, and nobody waits for ever."""
+    for name, number in numbers.items():
+        try:
+            good = math.isfinite(number)  # type: ignore[arg-type]
+        except (TypeError, OverflowError):
+            good = isinstance(number, int)
+        if not good:
+            raise ValueError(f"{name} is a finite number, not {number!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one model takes. Of its window, the reserve for its output is taken off; the rest is room for a context."""
@@ -25,6 +36,7 @@ class Limits:
     """Over this share of the room, nothing is sent: the agent waits for the summary."""
 
     def __post_init__(self) -> None:
+        finite(window=self.window, output=self.output, soft=self.soft, hard=self.hard)
         if not 0 <= self.output < self.window:
             raise ValueError(
                 f"limits need 0 <= output < window, not output={self.output} of window={self.window}: "

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from onefold.compaction.limits import Limits
+from onefold.compaction.limits import Limits, finite
+
+LONGEST = 1e9
+"""Seconds that may be waited for, some thirty years: locks take little more."""
 
 
 class Guess(int):
@@ -56,6 +59,17 @@ class Policy:
     """How long the silent writer of a turn is left alone. A live one says so three times in that time."""
 
     def __post_init__(self) -> None:
+        finite(
+            limit=self.limit, tail_tokens=self.tail_tokens, tail_share=self.tail_share,
+            tail_messages=self.tail_messages, shrink=self.shrink, summary_tokens=self.summary_tokens,
+            attempts=self.attempts, longest_wait=self.longest_wait, lease=self.lease, renew=self.renew, life=self.life, wait=self.wait,
+            ledger_tokens=self.ledger_tokens, turn_lease=self.turn_lease,
+            **{f"backoff[{at}]": wait for at, wait in enumerate(self.backoff)},
+        )  # fmt: skip
+        if max(self.life, self.turn_lease, self.wait, self.longest_wait, *self.backoff) > LONGEST:
+            raise ValueError(f"life, turn_lease, wait, longest_wait and backoff are at most {LONGEST:,.0f} seconds")
+        if min(self.wait, self.longest_wait, self.tail_tokens, *self.backoff) < 0:
+            raise ValueError("wait, longest_wait, tail_tokens and backoff are at least 0")
         if not 0 < self.renew < self.lease <= self.life:
             raise ValueError("a policy needs 0 < renew < lease <= life, in seconds")
         if self.turn_lease <= 0:
@@ -85,6 +99,13 @@ class Policy:
         """How long to wait after a failed attempt, by itself or as a provider wishes, which has its bound."""
         usual = self.backoff[min(attempt, len(self.backoff)) - 1] if self.backoff else 0.0
         return usual if wished is None or not wished > usual else max(usual, min(wished, self.longest_wait))
+
+    def seconds(self, wait: bool | float) -> float:
+        """For how long a caller waits that said so: True for as long as the policy says, False for not at all."""
+        if wait is True:
+            return self.wait
+        finite(wait=wait)
+        return min(max(0.0, float(wait)), LONGEST)
 
 
 def window_of(tokens: int) -> Limits:

@@ -25,6 +25,7 @@ from onefold.errors import CommitRefused, CompactionDisabled, OnefoldError, Stor
 from onefold.journal import view
 from onefold.journal.contract import Journal, segment
 from onefold.journal.history import has_agent
+from onefold.journal.leases import patience
 from onefold.journal.reading import Pause
 from onefold.journal.refusals import may_compact
 from onefold.journal.seam import Transaction
@@ -325,7 +326,7 @@ class Call:
         self._base = base
         self._trigger = trigger
         self._instructions = instructions
-        self._seconds = policy.wait if wait is True else 0.0 if wait is False else float(wait)
+        self._seconds = policy.seconds(wait)
         self._deadline = 0.0
         self._agent = agent
         self._follow_up = follow_up
@@ -497,8 +498,7 @@ def _when(held: Held, journal: Journal, deadline: float) -> float:
     """When a claim that was refused is worth another try, on the clock that waits are measured with."""
     if held.until is None:
         return deadline
-    now = journal.backend.read(lambda tx: tx.now)
-    return time.monotonic() + max(0.0, held.until - now) + 0.001
+    return time.monotonic() + patience(held, journal.backend.read(lambda tx: tx.now))
 
 
 def _tokens(records: list[Record]) -> int:

@@ -39,7 +39,8 @@ from onefold.journal.bodies import NOTHING, paid, same_content, told
 from onefold.journal.bounds import held_back
 from onefold.journal.fold import boundary
 from onefold.journal.leases import PatientLeases
-from onefold.journal.refusals import check_name, conflict, known_word, lost, may_compact, own, refused
+from onefold.journal.process import MACHINE, Machine
+from onefold.journal.refusals import check_name, check_seconds, conflict, known_word, lost, may_compact, own, refused
 from onefold.journal.seam import Backend, InUse, Taken, Transaction
 from onefold.journal.verify import heal
 from onefold.journal.view import known
@@ -93,10 +94,10 @@ class AliasTaken(Taken):
 class Journal:
     """The operations of the contract, on any backend."""
 
-    def __init__(self, backend: Backend, *, ids: Ids = random_id) -> None:
+    def __init__(self, backend: Backend, *, ids: Ids = random_id, machine: Machine = MACHINE) -> None:
         self.backend = backend
         self.new_id = ids
-        self.leases = PatientLeases(backend.address)
+        self.leases = PatientLeases(backend.address, machine)
 
     # ------------------------------------------------------------------ sessions and records
 
@@ -237,6 +238,8 @@ class Journal:
     def _claiming(
         self, session: str, who: HolderId, lease: float, life: float, compaction: str | None
     ) -> Callable[[Transaction], Claim | Held]:  # fmt: skip
+        check_seconds(session, lease=lease, life=life)
+
         def work(tx: Transaction) -> Claim | Held:
             state = known(tx, session)
             current = self._open(tx, state)
@@ -248,8 +251,8 @@ class Journal:
             held = self._held(tx, current)
             if held is not None:
                 return held
-            body = {"compaction": current.id, "base": current.base, "life": life, "holder": asdict(who)}
             turn = state.turn
+            body = {"compaction": current.id, "base": current.base, "life": life, **self.leases.holder(who)}
             state = self.add(tx, state, self.draft(STARTED, body))
             tx.put_session(state)
             until = tx.now + min(lease, life)
@@ -504,8 +507,10 @@ class Journal:
         """The same of one compaction, within a transaction."""
         if current is None or current.holder is None or current.started_at is None:
             return None
-        until = self.leases.held_until(tx, current)
-        return None if until is None else Holder(**asdict(current.holder), since=current.started_at, until=until)
+        held = self.leases.held(tx, current)
+        if held is None or held.until is None:
+            return None
+        return Holder(**asdict(current.holder), since=current.started_at, until=held.until)
 
     def compaction(self, session: str, id: str) -> Compaction:
         return self.backend.read(lambda tx: _compaction(tx, session, id))
@@ -568,25 +573,23 @@ class Journal:
     def _dead_last_attempt(self, tx: Transaction, current: Compaction) -> bool:
         """Whether the last allowed attempt is over without an end of its own.
 
-        A lease that is there and has run out says so. Where none can be read, only the attempt's longest life does:
-        its worker may well be alive.
+        A lease that is there and has run out says so, or that its process is certainly gone. Where neither can be
+        told, only the attempt's longest life does: its worker may well be alive.
         """
         if current.state != "running" or current.attempts < current.attempts_allowed:
             return False
-        if not current.alive(tx.now):
-            return True
-        lease = self.leases.newest(tx, current)
-        return lease is not None and not lease.in_force(tx.now)
+        return not current.alive(tx.now) or self.leases.over(tx, current)
 
     def _held(self, tx: Transaction, current: Compaction) -> Held | None:
         """Why an open compaction cannot be claimed now; None if it can."""
         if current.waits(tx.now):
             return Held("waiting", current.not_before)
-        until = self.leases.held_until(tx, current)
-        if until is not None:
-            return Held("held", until)
+        held = self.leases.held(tx, current)
+        if held is not None:
+            return held
         if current.attempts >= current.attempts_allowed:
-            return Held("held", (current.started_at or tx.now) + current.life)
+            near = self.leases.near(tx, current.session, current.fence)
+            return Held("held", (current.started_at or tx.now) + current.life, near=near)
         return None
 
     def _settle_dead(self, tx: Transaction, state: SessionState, current: Compaction) -> SessionState:

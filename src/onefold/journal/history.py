@@ -9,7 +9,7 @@ back, and whatever is open on the old head is settled in the same transaction.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from onefold.errors import Moved, OnefoldError, StoreDamaged
 from onefold.journal import fold, view
@@ -208,7 +208,7 @@ def watch(journal: Journal, session: str, who: HolderId, *, life: float) -> Clai
             raise StoreDamaged(
                 f"session {session!r}: its open compaction {state.open!r} has no row; run `onefold verify`"
             )
-        body = {"compaction": current.id, "base": current.base, "life": life, "holder": asdict(who)}
+        body = {"compaction": current.id, "base": current.base, "life": life, **journal.leases.holder(who)}
         state = journal.add(tx, state, journal.draft(STARTED, body))
         tx.put_session(state)
         until = tx.now + life

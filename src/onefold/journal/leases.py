@@ -1,7 +1,8 @@
 """A lease says until when somebody is left alone: with a compaction, it saves money; with a turn, it saves waiting.
 Nothing here may fail an operation.
 
-What goes wrong with it is said once, with the remedy, and from then on counts as no lease at all.
+What goes wrong with it is said once, with the remedy, and from then on counts as no lease at all. A lease whose holder
+is certainly gone, as a machine knows of its own processes, is over at once.
 """
 
 from __future__ import annotations
@@ -9,28 +10,68 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import TypeVar
 
+from onefold.journal.process import MACHINE, Machine, Whereabouts
 from onefold.journal.seam import Transaction
-from onefold.model import Compaction, Lease, Record
+from onefold.model import Compaction, Held, HolderId, Json, Lease, Record
 
 T = TypeVar("T")
 log = logging.getLogger("onefold")
+
+GLANCE = 0.25
+"""Seconds after which whoever waits for a process of this machine looks again: its death writes nothing."""
+
+
+def patience(held: Held, now: float) -> float:
+    """For how many seconds to wait at most, before what was held is worth asking for again."""
+    left = max(0.0, (held.until or now) - now) + 0.001
+    return min(left, GLANCE) if held.near else left
 
 
 class PatientLeases:
     """A store's leases, whatever state they are in."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, machine: Machine = MACHINE) -> None:
+        self.machine = machine
         self._address = address
         self._warned = threading.Event()
 
-    def held_until(self, tx: Transaction, current: Compaction) -> float | None:
+    def holder(self, who: HolderId) -> dict[str, Json]:
+        """Who makes a claim or begins a turn, as the record says it. The process stands beside the holder, where a
+        program that does not know it passes it over."""
+        return {"holder": asdict(who), "process": self.machine.this()}
+
+    def whereabouts(self, tx: Transaction, session: str, number: int) -> Whereabouts:
+        """Of the process that wrote this `compaction.started` or `turn.started`, and no other may go on with it."""
+        started = tx.record(session, number)
+        return "elsewhere" if started is None else self._of(started)
+
+    def near(self, tx: Transaction, session: str, number: int) -> bool:
+        """Whether that process is one of this machine. It may have died since it was looked at a moment ago."""
+        return self.whereabouts(tx, session, number) != "elsewhere"
+
+    def _of(self, started: Record) -> Whereabouts:
+        return self.machine.whereabouts(started.body.get("process"))
+
+    def held(self, tx: Transaction, current: Compaction) -> Held | None:
         """Until when the newest attempt is left alone; None if it need not be."""
         if current.state != "running" or not current.alive(tx.now):
             return None
         lease = self.newest(tx, current)
-        return lease.until if lease is not None and lease.in_force(tx.now) else None
+        if lease is None or not lease.in_force(tx.now):
+            return None
+        where = self.whereabouts(tx, current.session, current.fence)
+        return None if where == "gone" else Held("held", lease.until, near=where == "here")
+
+    def over(self, tx: Transaction, current: Compaction) -> bool:
+        """Whether the newest attempt certainly has nobody any more, or nobody who said so in time. Where no lease can
+        be read, its worker may well be alive."""
+        lease = self.newest(tx, current)
+        if lease is not None and not lease.in_force(tx.now):
+            return True
+        return self.whereabouts(tx, current.session, current.fence) == "gone"
 
     def newest(self, tx: Transaction, current: Compaction) -> Lease | None:
         """The lease of the newest attempt, in force or not, if it can be read."""
@@ -45,6 +86,8 @@ class PatientLeases:
 
     def turn_until(self, tx: Transaction, session: str, started: Record) -> float:
         """Until when a turn's writer is left alone. Where no lease can be read, as long as it had at first."""
+        if self._of(started) == "gone":
+            return min(started.at, tx.now)
         lease = self._patiently(tx, lambda: tx.turn_leases.get(session))
         if lease is None or lease.fence != started.number:
             return float(started.at + started.body["lease"]) if started.at <= tx.now else tx.now

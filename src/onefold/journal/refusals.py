@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import get_args
 
@@ -41,6 +42,15 @@ def own(claim: Claim | TurnClaim) -> None:
         raise OnefoldError(
             f"this {what} on session {claim.session!r} belongs to process {claim.pid}: a forked child makes its own"
         )
+
+
+def check_seconds(session: str, **seconds: float) -> None:
+    """A lease or a life without an end would be nobody's after a crash, for ever."""
+    for name, number in seconds.items():
+        if not 0 < number < math.inf:
+            raise OnefoldError(
+                f"session {session!r}: a {name.replace('_', ' ')} is a finite number of seconds above 0, not {number}"
+            )
 
 
 def known_word(session: str, what: str, word: str, words: object) -> None:

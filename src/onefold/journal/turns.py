@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
 
-from onefold.errors import OnefoldError
 from onefold.journal import view
 from onefold.journal.contract import Journal, segment
-from onefold.journal.refusals import check_name, conflict, known_word, lost, own
+from onefold.journal.refusals import check_name, check_seconds, conflict, known_word, lost, own
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages import draft, encode
@@ -42,16 +40,17 @@ def start(
     journal: Journal, session: str, who: HolderId, *, owner: str | None = None, lease: float = 30.0
 ) -> TurnClaim | Held:
     """Begins a turn, unless another one is open whose writer still says that it lives."""
-    if lease <= 0:
-        raise OnefoldError(f"session {session!r}: a turn's lease is a number of seconds above 0, not {lease}")
+    check_seconds(session, lease=lease)
 
     def work(tx: Transaction) -> TurnClaim | Held:
         state = known(tx, session)
         if (current := opened(journal, tx, state)) is not None:
-            if tx.now < current.until:
-                return Held("held", current.until)
-            state = close(journal, tx, state, "interrupted", f"its writer was not heard of again: {current.holder}")
-        body = {"owner": owner, "lease": lease, "holder": asdict(who)}
+            if (waits := _held(journal, tx, session, current)) is not None:
+                return waits
+            gone = journal.leases.whereabouts(tx, session, current.number) == "gone"
+            why = "its process is gone" if gone else "its writer was not heard of again"
+            state = close(journal, tx, state, "interrupted", f"{why}: {current.holder}")
+        body = {"owner": owner, "lease": lease, **journal.leases.holder(who)}
         begun = journal.draft(TURN_STARTED, body, actor=owner)
         state = journal.add(tx, state, begun._replace(turn=begun.id))
         tx.put_session(state)
@@ -67,9 +66,15 @@ def held(journal: Journal, session: str) -> Held | None:
 
     def work(tx: Transaction) -> Held | None:
         current = opened(journal, tx, known(tx, session))
-        return Held("held", current.until) if current is not None and tx.now < current.until else None
+        return None if current is None else _held(journal, tx, session, current)
 
     return journal.backend.read(work)
+
+
+def _held(journal: Journal, tx: Transaction, session: str, current: OpenTurn) -> Held | None:
+    if tx.now >= current.until:
+        return None
+    return Held("held", current.until, near=journal.leases.near(tx, session, current.number))
 
 
 def renew(journal: Journal, turn: TurnClaim) -> float | None:

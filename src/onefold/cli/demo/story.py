@@ -171,7 +171,7 @@ class Play:
         self.tell.act("A compactor is killed in mid summary, while another one waits for it.")
         victim, heir = self._holder_and_heir("gil", "hal")
         self.cast.kill(victim)
-        self.tell.note(f"SIGKILL for gil (pid {victim.pid}); its lease has a second to run")
+        self.tell.note(f"SIGKILL for gil (pid {victim.pid})")
         self._commits(commits + 1, "the takeover")
         self._over(heir)
 
