@@ -566,7 +566,8 @@ def test_what_is_new_beside_what_was_written_again_is_a_late_message_as_ever(her
     "said",
     [["m1"], ["m1"] * 30, ["m18", "m19"], [f"m{n}" for n in range(5, 12)], ["m3", "m2"] * 10,
      [f"m{n}" for n in range(19, 0, -1)], [w for n in range(0, 14, 2) for w in (f"m{n}", f"m{n + 1}", "new")]],
-    ids=["a word", "a word often", "the last exchange", "seven messages", "a heartbeat", "another order", "answered anew"],
+    ids=["a word", "a word often", "the last exchange", "seven messages", "a heartbeat", "another order",
+         "answered anew"],
 )  # fmt: skip
 def test_what_people_say_again_is_no_double(hermes: Hermes, said: list[str]) -> None:
     hermes.session("p")

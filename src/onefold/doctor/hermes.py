@@ -483,8 +483,8 @@ def _doubled(shape: Shape, session: Session, messages: Messages) -> Finding:
         kind="written-twice",
         key=session.id,
         where=f"session {session.id}",
-        wrong=f"{len(ids):,} of its {messages.live:,} live messages were written a second time, word for word and in the "
-        "same order, by whoever compacted it as well",
+        wrong=f"{len(ids):,} of its {messages.live:,} live messages were written a second time, word for word and in "
+        "the same order, by whoever compacted it as well",
         means="Two compactions ran at once. The second wrote down again what it knew; nothing in it is new.",
         remedy="The copies are archived: they leave the live set and stay in the store."
         if shape.archives

@@ -210,7 +210,7 @@ class _Session:
     ) -> Finding:
         where = f"session {self.id}, message {message}"
         known = {"session": self.id, **facts}
-        return Finding(kind, message, where, wrong, means, remedy, severity, mendable, known)
+        return Finding(kind, message, where, wrong, means, remedy, severity, mendable, facts=known)
 
     def _without_summary(self, marker: Marker, made: Sequence[Message]) -> Finding:
         facts = {"marker": marker.message, "attempts": [m.id for m in made]}
@@ -326,8 +326,8 @@ class _Session:
                 kind="compaction-run",
                 key=self.id,
                 where=f"session {self.id}, from message {longest[0]} on",
-                wrong=f"{len(longest)} compactions follow one another, with no turn of the user and no work of the agent in "
-                "between",
+                wrong=f"{len(longest)} compactions follow one another, with no turn of the user and no work of the "
+                "agent in between",
                 means="Each was paid for and none helped: the context was too long again at once. It may begin anew.",
                 remedy="Report only: it is past. Begin a new session, or take out what is too large, such as files.",
                 severity="risk",

@@ -140,8 +140,8 @@ class _Store:
             if (others := [s for s in self._others.get(parent.id, ()) if not self._lines.empty(s)])
         ]
         remarks += [
-            f"{session.id} has {twice:,} messages a second time: two compactions ran at once, and the later one wrote down "
-            "again what it knew; the copies are here, and in no context"
+            f"{session.id} has {twice:,} messages a second time: two compactions ran at once, and the later one wrote "
+            "down again what it knew; the copies are here, and in no context"
             for session in line
             if (twice := len(self.doubles(session)))
         ]
