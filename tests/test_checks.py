@@ -95,10 +95,35 @@ def test_a_long_summary_may_begin_with_the_word() -> None:
     assert about("Error: 500 is what the user saw first. " + "Then the cause was found. " * 40) is None
 
 
-@pytest.mark.parametrize("again", ["All is well.", "  all is\n\nWELL.  ", "ALL IS WELL."])
+@pytest.mark.parametrize("again", ["  all is\n\nWELL.  ", "ALL IS WELL."])
 def test_the_same_summary_as_the_one_before_is_refused_f63(again: str) -> None:
     assert about(again, previous="All is well.") == "the summary is the same as the one before"
     assert about(again, previous="All was well.") is None
+
+
+NOTICE = "[Earlier messages were left out.]"
+LIMIT = "x" * 199 + "."
+
+
+@pytest.mark.parametrize(
+    ("made", "previous", "name"),
+    [
+        (Summary(NOTICE), NOTICE, None),
+        (Summary(f"  {NOTICE}\n"), f"{NOTICE} ", None),
+        (Summary(LIMIT), LIMIT, None),
+        (Summary("x" + LIMIT), "x" + LIMIT, "same"),
+        (Summary(NOTICE.upper()), NOTICE, "same"),
+        (Summary(NOTICE, spent=Spent(calls=1)), NOTICE, "same"),
+        (Summary(NOTICE, by="my-model"), NOTICE, "same"),
+    ],
+    ids=["constant", "but for space", "two lines", "longer", "another form", "a model was asked", "a maker is named"],
+)
+def test_a_short_text_that_a_function_always_gives_is_no_repetition(
+    made: Summary, previous: str, name: str | None
+) -> None:
+    refusal = complaint(made, previous=previous, replaces=10_000, shrink=0.1, said=["What is new."])
+
+    assert (refusal.name if refusal else None) == name
 
 
 def test_a_summary_that_is_not_smaller_enough_is_no_progress_f42() -> None:

@@ -70,6 +70,7 @@ _ECHO_RUN, _ECHO_SHARE, _ECHO_START = 6, 0.5, 20
 _ECHO_LOOK = 32_768  # characters: an echo shows at the beginning
 _COPY_RUN, _COPY_SHARE, _COPY_LEAST = 8, 0.8, 40
 _SAME_RUN, _SAME_SHARE = 3, 0.9
+_NOTICE = 200  # characters
 
 
 class Refusal(NamedTuple):
@@ -103,7 +104,7 @@ def complaint(
         _cut_off(summary, text, limit)
         or _no_summary(text)
         or _echo(summary, text, told or ())
-        or _same(text, previous, told)
+        or (None if _is_notice(summary, text, previous) else _same(text, previous, told))
         or _given_up(summary, facts)
         or _too_large(text, replaces, shrink)
     )
@@ -180,6 +181,14 @@ def _prompt_runs() -> frozenset[tuple[str, ...]]:
     from onefold.compaction.prompt import CONSTANT  # its patterns are not needed to open a store
 
     return frozenset(run for part in CONSTANT for run in _runs(_words(part), _ECHO_RUN))
+
+
+def _is_notice(summary: Summary, text: str, previous: str | None) -> bool:
+    """Whether it is a short text that a function always gives, such as "[earlier messages left out]": byte for byte the
+    last one, and nobody says that a model or a method made it. It stands for what is cut, and was never meant to tell
+    it. A model that gives its last summary again gives more than two lines, or is counted, or has its name on it."""
+    unnamed = summary.by is None and not summary.spent.calls
+    return unnamed and len(text) <= _NOTICE and previous is not None and text == previous.strip()
 
 
 def _same(text: str, previous: str | None, said: Sequence[str] | None) -> Refusal | None:
