@@ -52,7 +52,7 @@ def drop_leases(path: str) -> None:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.name == "onefold" and r.levelno >= logging.WARNING]
+    return [r.getMessage() for r in caplog.records if r.name.startswith("onefold") and r.levelno >= logging.WARNING]
 
 
 def nothing_is_under_way(store: Store, session: Session) -> bool:

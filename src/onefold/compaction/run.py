@@ -47,7 +47,8 @@ from onefold.model import (
     random_id,
 )
 
-log = logging.getLogger("onefold")
+log = logging.getLogger("onefold.compaction")
+leases = logging.getLogger("onefold.leases")
 
 _PAGE = 20
 _PAUSE = 0.001
@@ -148,7 +149,7 @@ class Attempt:
                 due = now + self._policy.renew
                 if self._over.is_set():
                     return
-                log.warning("session %r: the lease could not be renewed: %s", self.claim.session, error)
+                leases.warning("session %r: the lease could not be renewed: %s", self.claim.session, error)
 
     def _work(self) -> None:
         try:

@@ -15,7 +15,7 @@ from onefold.journal.seam import Transaction
 from onefold.model import Compaction, Lease, Record
 
 T = TypeVar("T")
-log = logging.getLogger("onefold")
+log = logging.getLogger("onefold.leases")
 
 
 class PatientLeases:
