@@ -122,6 +122,27 @@ LINES: tuple[Line, ...] = (
         "test_a_call_that_is_over_at_once_is_not_waited_for",
     ),
     Line(
+        "compaction/plan.py",
+        "if left >= tokens and stays >= count:",
+        "if left > tokens and stays >= count:",
+        "tests/test_groups_and_plan.py",
+        "test_a_tail_that_is_as_long_as_it_should_be_to_the_token_is_long_enough",
+    ),
+    Line(
+        "compaction/limits.py",
+        "fell = measured < self.measured * _SAME",
+        "fell = measured < self.measured",
+        "tests/test_limits.py",
+        "test_a_figure_that_falls_by_a_little_is_still_that_of_another_context_f42",
+    ),
+    Line(
+        "compaction/checks.py",
+        "unnamed = summary.by is None and not summary.spent.calls",
+        "unnamed = not summary.spent.calls",
+        "tests/test_checks.py",
+        "test_a_short_text_that_a_function_always_gives_is_no_repetition",
+    ),
+    Line(
         "journal/leases.py",
         "return lease if lease is not None and lease.fence == current.fence else None",
         "return lease",
