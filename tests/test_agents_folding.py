@@ -72,9 +72,9 @@ def test_a_call_that_is_not_over_is_told_at_the_end_as_far_as_it_came_and_one_wi
 
 
 def test_what_is_not_whole_yet_begins_where_its_first_frame_is() -> None:
-    fold = Folding()
-    assert fold.since is None
+    assert Folding().since is None
 
+    fold = Folding()
     fold.take(chunk("a"), 3)
     fold.take(progress("t", status="in_progress"), 4)
     fold.take(chunk("b"), 5)
