@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from proof import cuts, files, kills, load, mutants, power, schedules, spec
+from proof import cuts, files, kills, line_mutants, load, mutants, power, schedules, spec
 from proof.report import PAGE, Guard, Row, page, table
 from proof.told import Told
 
@@ -201,6 +201,13 @@ def specification(size: Size, say: Say) -> Row:
     return Row("specification", f"{count} models, {states:,} states", forked=wrong)
 
 
+def lines(size: Size, say: Say) -> Row:
+    missed = [tried.line.name for tried in line_mutants.attempts() if not tried.noticed]
+    for name in missed:
+        say(f"NOT NOTICED: {name}")
+    return Row("mutants of lines", f"{len(line_mutants.LINES)} lines, each with its test", unnoticed=len(missed))
+
+
 def guards(size: Size, say: Say) -> Iterator[Guard]:
     for mutant in mutants.MUTANTS:
         tried = mutants.attempt(mutant)
@@ -224,6 +231,7 @@ METHODS: dict[str, Callable[[Size, Say], Row]] = {
     "files load": files_under_load,
     "files cuts": files_cuts,
     "spec": specification,
+    "lines": lines,
 }
 
 

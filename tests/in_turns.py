@@ -61,7 +61,7 @@ def nothing_written(session: Session) -> Iterator[None]:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.name == "onefold" and r.levelno >= logging.WARNING]
+    return [r.getMessage() for r in caplog.records if r.name.startswith("onefold") and r.levelno >= logging.WARNING]
 
 
 class Waiting:

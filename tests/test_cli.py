@@ -499,6 +499,7 @@ def test_compact_says_what_changed_and_refuses_when_there_is_nothing_to_gain(sto
         assert f"{first.tokens_before:,} → {first.tokens_after:,} tokens" in done.stdout
         assert session.compactions()[0].instructions == "be brief"
     assert_one_line(again, 1, "is as it was", "no progress")
+    assert_one_line(program(store.parent, "compact", "talk", "--store", store), 1, "is as it was")  # and no log of it
     assert as_json.returncode == 1
     assert decode(as_json.stdout)["changed"] is False
 

@@ -199,6 +199,17 @@ def test_at_the_hard_limit_with_nothing_prepared_a_summary_is_made_and_waited_fo
     assert [(c.trigger, c.state) for c in session.compactions()] == [("limit", "committed")]
 
 
+def test_a_summarizer_that_always_says_the_same_keeps_an_agent_going(store: Store, session: Session) -> None:
+    compactor = Compactor(store, lambda material: "[Earlier messages were left out.]", policy())
+
+    for round in range(4):
+        converse(session, HARD)
+        sent = compactor.before_turn(session)
+        assert sent.tokens <= LIMITS.soft_tokens, round
+
+    assert (counted(session, "compaction.committed"), counted(session, "compaction.failed")) == (4, 0)
+
+
 def test_the_wait_at_the_hard_limit_ends_and_the_summary_goes_on_behind(
     store: Store, session: Session, model: Model
 ) -> None:

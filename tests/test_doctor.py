@@ -47,7 +47,8 @@ class Ledger:
     def examine(self, connection: apsw.Connection, *, now: float, progress: Progress) -> Iterator[Finding]:
         self.looks += 1
         for number, word in connection.execute("select rowid, word from entry where word like 'x%'").fetchall():
-            yield _ill("bad-entry", str(number), mendable=word != "x for ever")
+            mendable = word not in ("x for ever", "x is gone")
+            yield _ill("bad-entry", str(number), mendable=mendable, damage=word == "x is gone")
         wrong = "select id from account where number <> (select count(*) from entry where account = account.id)"
         for (id,) in connection.execute(wrong).fetchall():
             yield _ill("wrong-number", str(id), mendable=True)
@@ -70,8 +71,10 @@ class Ledger:
         return "taken out"
 
 
-def _ill(kind: str, key: str, *, mendable: bool) -> Finding:
-    return Finding(kind, key, f"row {key}", "it is wrong", "it is bad", "it is mended", mendable=mendable)
+def _ill(kind: str, key: str, *, mendable: bool, damage: bool = False) -> Finding:
+    return Finding(
+        kind, key, f"row {key}", "it is wrong", "it is bad", "it is mended", mendable=mendable, damage=damage
+    )
 
 
 @pytest.fixture
@@ -486,6 +489,25 @@ def test_notes_alone_are_no_ill(tmp_path: Path) -> None:
 
     assert told.returncode == 0
     assert "note: archived-twice:bench" in told.stdout
+
+
+def test_the_exit_code_is_that_of_what_somebody_has_to_do_something_about(tmp_path: Path, ledger: Ledger) -> None:
+    reported = store(tmp_path / "s" / "reported.db", words=("a", "x for ever"))
+    damaged = store(tmp_path / "s" / "damaged.db", words=("a", "x for ever", "x is gone"))
+    mendable = store(tmp_path / "s" / "mendable.db", words=("a", "x for ever", "x1"))
+    kept = ("--backups", tmp_path / "kept")
+
+    looks = [run(tmp_path, "doctor", path) for path in (reported, damaged, mendable)]
+    strict = run(tmp_path, "doctor", reported, "--strict")
+    fixed = run(tmp_path, "doctor", mendable, "--fix", *kept)
+    fixed_strictly = run(tmp_path, "doctor", mendable, "--fix", "--strict", *kept)
+
+    assert [told.returncode for told in looks] == [0, 1, 1]
+    assert (strict.returncode, fixed.returncode, fixed_strictly.returncode) == (1, 0, 1)
+    assert looks[0].stdout.endswith("1 finding, only reported: there is nothing to mend\n")
+    assert looks[1].stdout.endswith("2 findings\n")
+    assert looks[2].stdout.endswith("2 findings; --fix mends 1\n")
+    assert json.loads(run(tmp_path, "doctor", reported, "--json").stdout)["healthy"] is False
 
 
 def test_a_store_of_onefold_is_verified(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from onefold import doctor
 from onefold.doctor import Finding
+from onefold.doctor.hermes_rows import Doubles, Row
 from onefold.errors import OnefoldError
 from onefold.model import Json
 
@@ -132,6 +133,17 @@ class Hermes:
         for _, role, content, result_of, calls, at in kept:
             made = tuple(c["id"] for c in json.loads(calls)) if calls else ()
             self.say(target, role, content, at=at, result_of=result_of, calls=made)
+
+    def chat(self, session: str, messages: int) -> None:
+        """Messages without a call, none like another."""
+        for number in range(messages):
+            self.say(session, "assistant" if number % 2 else "user", f"m{number}")
+
+    def write_again(self, session: str, rows: list[tuple[Any, ...]], *, timed: bool = False) -> None:
+        """What a second compaction does: it writes down what it knows, with the times it had if it read them."""
+        for _, role, content, result_of, calls, at in rows:
+            made = tuple(c["id"] for c in json.loads(calls)) if calls else ()
+            self.say(session, role, content, at=at if timed else None, result_of=result_of, calls=made)
 
     def do(self, sql: str, *bindings: Json) -> list[tuple[Any, ...]]:
         return self.connection.execute(sql, bindings).fetchall()
@@ -499,6 +511,120 @@ def test_what_was_written_after_the_end_follows_in_the_continuation_if_nothing_w
     assert mend(path) == ["written-after-end:between"]
     assert live(path, "behind-tip")[-1] == "too late"
     assert "too late" not in live(path, "behind")
+
+
+TIMED = pytest.mark.parametrize("timed", [False, True], ids=["new times", "the times they had"])
+
+
+@TIMED
+@pytest.mark.parametrize("talks", [False, True], ids=["plain", "with calls"])
+def test_what_a_second_compaction_wrote_again_is_archived_and_carried_nowhere_f04(
+    hermes: Hermes, timed: bool, talks: bool
+) -> None:
+    hermes.session("p")
+    if talks:
+        hermes.talk("p", 7)
+    else:
+        hermes.chat("p", 20)
+    known = hermes.rows("p")
+    hermes.compact("p", keep=3 if talks else 1, into="winner")
+    hermes.write_again("p", known[:-1], timed=timed)
+    hermes.session("loser", "p")
+    hermes.say("loser", "user", SUMMARY)
+    hermes.say("winner", "user", "the newest")
+    path = hermes.done()
+    before = live(path, "winner")
+
+    found = {f.id: f for f in look(path)}
+    assert sorted(found) == ["fork:p", "written-twice:p"]
+    assert len(found["written-twice:p"].facts["messages"]) == len(known) - 1
+
+    assert mend(path) == []
+    assert live(path, "p") == [row[2] for row in known]
+    assert live(path, "winner") == before
+    assert ask(path, "select message_count from sessions where id = 'p'") == [(len(known),)]
+    assert sum(line["what"] == "messages" for line in kept(path)) == len(known) - 1
+
+
+def test_what_is_new_beside_what_was_written_again_is_a_late_message_as_ever(hermes: Hermes) -> None:
+    hermes.session("p")
+    hermes.chat("p", 20)
+    known = hermes.rows("p")
+    hermes.compact("p", keep=2, into="tip")
+    hermes.write_again("p", known)
+    late = [hermes.say("p", "user", "and one more thing"), hermes.say("p", "assistant", "m19")]
+    path = hermes.done()
+
+    found = {f.id: f for f in look(path)}
+    assert sorted(found) == ["written-after-end:p", "written-twice:p"]
+    assert found["written-after-end:p"].facts["messages"] == late
+    assert mend(path) == []
+    assert live(path, "tip")[-2:] == ["and one more thing", "m19"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [["m1"], ["m1"] * 30, ["m18", "m19"], [f"m{n}" for n in range(5, 12)], ["m3", "m2"] * 10,
+     [f"m{n}" for n in range(19, 0, -1)], [w for n in range(0, 14, 2) for w in (f"m{n}", f"m{n + 1}", "new")]],
+    ids=["a word", "a word often", "the last exchange", "seven messages", "a heartbeat", "another order",
+         "answered anew"],
+)  # fmt: skip
+def test_what_people_say_again_is_no_double(hermes: Hermes, said: list[str]) -> None:
+    hermes.session("p")
+    hermes.chat("p", 20)
+    hermes.compact("p", keep=2, into="tip")
+    late = [hermes.say("p", "assistant" if word[-1] in "13579" else "user", word) for word in said]
+
+    (found,) = look(hermes.done())
+
+    assert (found.id, found.facts["messages"]) == ("written-after-end:p", late)
+
+
+def test_a_short_conversation_is_written_twice_only_if_all_of_it_is(hermes: Hermes) -> None:
+    for id, again in (("all", 5), ("most", 4)):
+        hermes.session(id)
+        hermes.chat(id, 5)
+        known = hermes.rows(id)
+        hermes.compact(id, keep=0, into=f"{id}-tip")
+        hermes.write_again(id, known[:again])
+    path = hermes.done()
+
+    assert ids(path) == ["written-after-end:most", "written-twice:all"]
+
+
+def test_doubles_are_those_rows_that_stand_in_a_run_and_no_others() -> None:
+    """The runs as they are found, beside those that a plain search of every stretch finds."""
+    flagged = 0
+    for seed in range(400):
+        dice = random.Random(seed)
+        words = dice.choice([3, 9, 12, 40])
+        said = [dice.randrange(words) for _ in range(dice.randrange(1, 30))]
+        late_from = len(said)
+        for _ in range(dice.randrange(1, 6)):
+            start = dice.randrange(len(said))
+            again = said[start : start + dice.randrange(1, 16)]
+            said += again if dice.random() < 0.7 else [dice.randrange(words) for _ in again]
+        doubles = Doubles(ended=0.5)
+        for place, word in enumerate(said):
+            doubles.add(as_row(place, word, at=float(place >= late_from)))
+
+        expected = set()
+        before = said[:late_from]
+        short = 4 <= len(before) < 8 and len({*before}) == len(before)
+        needed, source = (len(before), before) if short else (8, said)
+        for first in range(late_from, len(said)):
+            for last in range(first + needed, len(said) + 1):
+                run = said[first:last]
+                if len({*run}) >= needed and any(source[at : at + len(run)] == run for at in range(first)):
+                    expected |= {*range(first, last)}
+        assert doubles.found() == expected, seed
+        flagged += len(expected)
+    assert flagged > 800
+
+
+def as_row(id: int, word: int, *, at: float) -> Row:
+    return Row(id, "user", word, at, live=True, rewound=False, summary=False, task_list=False, result_of=None,
+               calls=frozenset(), call_count=0)  # fmt: skip
 
 
 def test_rows_that_were_inserted_again_and_again_are_archived_f09(hermes: Hermes) -> None:

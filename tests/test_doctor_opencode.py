@@ -97,6 +97,11 @@ class OpenCode:
         parts = ({"type": "step-start"}, {"type": "text", "text": words}, {"type": "step-finish", "reason": "stop"})
         return self.message(session, "assistant", *parts, parentID=prompt, finish="stop")
 
+    def work(self, session: str, prompt: str) -> str:
+        call = {"type": "tool", "tool": "read", "callID": self.id("call"), "state": {"status": "completed"}}
+        parts = ({"type": "step-start"}, call, {"type": "step-finish", "reason": "tool-calls"})
+        return self.message(session, "assistant", *parts, parentID=prompt, finish="tool-calls")
+
     def turn(self, session: str, words: str = "a question") -> str:
         prompt = self.ask(session, words)
         self.answer(session, prompt)
@@ -171,6 +176,7 @@ def test_an_agent_that_works_for_hours_and_compacts_on_its_way_is_healthy(openco
     for _ in range(6):
         opencode.compact(session, auto=True)
         goes_on = opencode.ask(session, "Continue if you have next steps", synthetic=True)
+        opencode.work(session, goes_on)
         opencode.answer(session, goes_on, "step by step")
 
     assert ids(opencode.done()) == []
@@ -334,6 +340,35 @@ def test_compactions_in_a_row_without_a_turn_between_them_are_reported_f42(openc
 
     (found,) = look(path)
     assert (found.id, found.mendable, found.facts["count"]) == (f"compaction-run:{session}", False, 43)
+
+
+def test_compactions_with_nothing_between_but_prompts_that_opencode_made_up_are_a_run_f42(opencode: OpenCode) -> None:
+    session, asked, worked = (opencode.session(name) for name in ("runaway", "asked", "worked"))
+    for id in (session, asked, worked):
+        opencode.turn(id)
+        for number in range(31):
+            opencode.compact(id, auto=True)
+            goes_on = opencode.ask(id, "Continue if you have next steps", synthetic=True)
+            if id == worked and number % 2:
+                opencode.work(id, goes_on)
+            opencode.answer(id, goes_on, "All is done.")
+            if id == asked and number % 2:
+                opencode.turn(id, f"and {number}?")
+    path = opencode.done()
+
+    (found,) = look(path)
+    assert (found.id, found.mendable, found.facts["count"]) == (f"compaction-run:{session}", False, 31)
+
+
+def test_an_overflow_that_a_compaction_mended_is_no_run(opencode: OpenCode) -> None:
+    session = opencode.session("s")
+    for number in range(6):
+        prompt = opencode.ask(session, f"q{number}")
+        opencode.message(session, "assistant", parentID=prompt)
+        opencode.compact(session, auto=True, overflow=True)
+        opencode.answer(session, opencode.ask(session, f"q{number}"))
+
+    assert ids(opencode.done()) == []
 
 
 # ---------------------------------------------------------------------- messages and events

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -209,6 +208,8 @@ HALF = log(ids(11, 15)) + line(ids(16, 16)[0])[:30]
 FAILED = '{"stage": "memory", "error": "timeout", "failed_at": "2026-11-15T22:48:11Z"}'
 GLUED = line(ids(51, 51)[0]) + line(ids(52, 52)[0])[:40] + line(ids(53, 53)[0])
 
+DAMAGE = {"no-meta", "meta-unreadable", "archive-unreadable", "messages-lost"}
+"""What a backup alone brings back. Other kinds are, where they cannot be mended."""
 CASES = [
     Case(
         "stale-messages",
@@ -375,6 +376,7 @@ def test_an_ill_session_shows_its_finding_and_its_neighbour_shows_none(case: Cas
     (finding,) = [f for f in look(ill) if f.kind == case.kind]
 
     assert (finding.mendable, finding.severity) == (case.mendable, case.severity)
+    assert finding.damage is (case.kind in DAMAGE)
     assert all((finding.where, finding.wrong, finding.means, finding.remedy))
     assert json.dumps(dict(finding.facts))
     assert kinds(well) == []
@@ -587,10 +589,12 @@ def test_a_session_in_use_is_looked_at_and_not_repaired(tmp_path: Path, sign: st
 
 def test_the_number_of_a_dead_server_is_not_taken_for_a_live_one(tmp_path: Path) -> None:
     folder = session(tmp_path / "s" / "bench", ids(1, 60), Commit(ids(1, 50)), count=10)
-    (tmp_path / ".openviking.pid").write_text(str(os.getpid()))  # given to another program meanwhile: this one
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as another:
+        (tmp_path / ".openviking.pid").write_text(str(another.pid))  # given to another program meanwhile
 
-    assert openviking.users(folder, NOW) == ()
-    assert mend(folder).mended
+        assert openviking.users(folder, NOW) == ()
+        assert mend(folder).mended
+        another.communicate()
 
 
 def test_a_session_with_a_link_in_it_is_not_repaired(tmp_path: Path) -> None:

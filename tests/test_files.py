@@ -280,6 +280,21 @@ def test_what_is_added_by_hand_and_makes_no_sense_is_told_and_left_as_it_is(
     assert newest.read_bytes() == written
 
 
+def test_what_is_said_of_a_torn_file_is_true_of_its_context(
+    made: Path, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    newest = made / "0000000001.jsonl"
+    newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
+
+    with caplog.at_level(logging.WARNING), open_files(root) as store:
+        session = store.session("a")
+        with pytest.raises(StoreDamaged, match=r"0000000001\.jsonl, line"):
+            session.context()
+        assert [r.number for r in session.read(1, 4)] == [1, 2, 3]
+
+    assert "it can be read where it is whole, and is not written to" in caplog.text
+
+
 def test_records_that_are_gone_are_told_and_not_taken_for_an_end_f28(made: Path, root: Path) -> None:
     """F28: what cannot be found is no empty history, and nothing is written over it."""
     newest = made / "0000000001.jsonl"

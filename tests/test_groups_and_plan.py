@@ -196,6 +196,13 @@ def test_the_newest_cut_that_leaves_the_tail_is_taken() -> None:
     assert planned(history) == Plan(6, ())
 
 
+def test_a_tail_that_is_as_long_as_it_should_be_to_the_token_is_long_enough() -> None:
+    messages: list[Numbered] = [(n, Header(tokens=10, role="user" if n % 2 else "assistant")) for n in range(1, 11)]
+    policy = Policy(tail_tokens=20, tail_share=0.9, tail_messages=1)
+
+    assert plan(messages, kept=(), total=100, first=True, policy=policy) == Plan(9, ())
+
+
 def test_the_system_prompt_is_kept_by_name() -> None:
     history = [system(), {**system(), "role": "developer"}, user("x" * 400), answer("x" * 400), user("x" * 40)]
 

@@ -11,9 +11,10 @@ import apsw
 import pytest
 
 import onefold
+from onefold.doctor.hermes_rows import Doubles
 from onefold.model import Json
 from tests.importing import bring, context, one, records, said, summary
-from tests.test_doctor_hermes import EARLY, SUMMARY, Hermes, ask
+from tests.test_doctor_hermes import EARLY, SUMMARY, TIMED, Hermes, ask
 
 
 @pytest.fixture
@@ -300,6 +301,96 @@ def test_what_was_written_to_an_ended_session_stays_in_view(hermes: Hermes, stor
 
     first, *rest = sent(path, "s1")
     assert context(store, "s1") == [first, {"role": "user", "content": "a late word"}, *rest]
+
+
+@TIMED
+@pytest.mark.parametrize("missing", [0, 1], ids=["to the last", "without the last"])
+@pytest.mark.parametrize("messages", [20, 600])
+def test_what_a_second_compaction_wrote_again_is_in_no_context(
+    hermes: Hermes, store: onefold.Store, timed: bool, missing: int, messages: int
+) -> None:
+    path = raced(hermes, timed=timed, missing=missing, messages=messages).done()
+
+    main, branch = bring(path, store)
+
+    assert context(store, "winner") == sent(path, "winner")
+    assert context(store, "loser") == sent(path, "loser")
+    forked_at = store.session("loser").state.forked_at
+    (last,) = store.session("p").read(forked_at, forked_at + 1)
+    assert last.body["content"] == f"m{messages - 1}"
+    assert forked_at < messages + 10
+    assert f"{messages - missing} messages a second time" in main.remarks[1]
+    assert (main.new, branch.fork) == (2 * messages - missing + 1, "branch")
+    before = records(store)
+    assert [(r.new, r.cause) for r in bring(path, store)] == [(0, None), (0, None)]
+    assert records(store) == before
+
+
+def test_a_late_word_beside_what_was_written_again_stays_in_view(hermes: Hermes, store: onefold.Store) -> None:
+    raced(hermes)
+    hermes.say("p", "user", "m3")
+    hermes.say("p", "user", "a late word")
+    path = hermes.done()
+
+    bring(path, store)
+
+    late = [{"role": "user", "content": words} for words in ("m3", "a late word")]
+    told, *carried, newest = sent(path, "winner")
+    assert context(store, "winner") == [told, *carried, *late, newest]
+
+
+def test_a_session_that_was_written_to_twice_and_continues_another_has_one_summary(
+    hermes: Hermes, store: onefold.Store
+) -> None:
+    hermes.session("first")
+    hermes.talk("first", 4, "past")
+    hermes.compact("first", keep=3, into="p")
+    hermes.chat("p", 20)
+    known = hermes.rows("p")
+    hermes.compact("p", keep=2, into="tip")
+    hermes.write_again("p", known)
+    hermes.say("tip", "user", "the newest")
+    path = hermes.done()
+
+    assert one(bring(path, store)).boundaries == 2
+    assert context(store, "tip") == sent(path, "tip")
+
+
+@pytest.mark.parametrize("newest", [False, True])
+def test_what_was_taken_in_while_copies_were_taken_for_late_words_goes_on(
+    hermes: Hermes, store: onefold.Store, monkeypatch: pytest.MonkeyPatch, newest: bool
+) -> None:
+    path = raced(hermes, newest=newest).done()
+    with monkeypatch.context() as before:
+        before.setattr(Doubles, "found", lambda self: frozenset())
+        bring(path, store)
+    stands = records(store)
+
+    again_the_same = [(r.new, r.cause) for r in bring(path, store)]
+    unchanged = records(store) == stands
+    more = again(path)
+    more.say("winner", "user", "on it goes")
+    more.done()
+
+    assert again_the_same == [(0, None), (0, None)]
+    assert unchanged
+    assert [(r.new, r.cause) for r in bring(path, store)] == [(1, None), (0, None)]
+
+
+def raced(
+    hermes: Hermes, *, timed: bool = False, missing: int = 0, messages: int = 20, newest: bool = True
+) -> Hermes:  # fmt: skip
+    """Two compactions of one session at once: the second wrote down what it knew, and made a session of its own."""
+    hermes.session("p")
+    hermes.chat("p", messages)
+    known = hermes.rows("p")
+    hermes.compact("p", keep=2, into="winner")
+    hermes.write_again("p", known[: messages - missing], timed=timed)
+    hermes.session("loser", "p")
+    hermes.say("loser", "user", f"{SUMMARY} of the loser", at=hermes.at - 1000)
+    if newest:
+        hermes.say("winner", "user", "the newest")
+    return hermes
 
 
 def test_words_that_were_said_before_and_again_after_a_compaction_are_two_messages(

@@ -146,13 +146,24 @@ async def test_a_prompt_that_is_too_long_is_split() -> None:
     assert len(prompts) > 3
 
 
-async def test_an_error_of_the_framework_is_a_failed_attempt_and_not_lost() -> None:
+@pytest.mark.parametrize(
+    ("words", "told", "final"),
+    [
+        ("the framework is confused", "small failed: RuntimeError: the framework is confused", False),
+        ("No API key was found", "small cannot be asked: No API key was found; give its client a key", True),
+    ],
+)
+async def test_an_error_of_the_framework_is_a_failed_attempt_and_speaks_of_a_key_only_if_that_does(
+    words: str, told: str, final: bool
+) -> None:
     async def ask(system: str, user: str, limit: int) -> Told:
         await anyio.lowlevel.checkpoint()
-        raise RuntimeError("the framework is confused")
+        raise RuntimeError(words)
 
-    with pytest.raises(onefold.SummarizerFailed, match="the framework is confused"):
+    with pytest.raises(onefold.SummarizerFailed) as caught:
         await _awaited(by_model("small", ask), "Look.")
+
+    assert (str(caught.value), caught.value.final) == (told, final)
 
 
 async def test_a_call_that_nobody_waits_for_any_more_is_ended() -> None:

@@ -116,6 +116,15 @@ def test_a_figure_that_stays_while_the_context_falls_is_not_believed_until_it_fa
     assert well.size(200) == 800
 
 
+def test_a_figure_that_falls_by_a_little_is_still_that_of_another_context_f42() -> None:
+    stale = Gauge(estimated=500, measured=1_000, segment=2, believed=False)
+
+    def believed(measured: int) -> bool:
+        return stale.told(measured, estimated=500, segment=2, window=10_000).believed
+
+    assert [believed(n) for n in (1_000, 980, 951, 949, 500)] == [False, False, False, True, True]
+
+
 def test_a_figure_that_falls_with_the_context_is_believed() -> None:
     fell = told(1_500, 300, segment=9, gauge=told(5_000, 1_000))
 

@@ -718,6 +718,30 @@ def test_wrong_tokens_from_one_address_are_slowed_down_and_right_ones_are_not(ma
     assert [status("127.0.0.1", "guess") for _ in range(2)] == [401, 429]
 
 
+def test_a_bucket_holds_its_burst_and_no_more_however_long_nobody_takes(clock: StoppedClock) -> None:
+    buckets = Buckets(2.0, 3, clock)
+    buckets.take("a")
+    clock.advance(3_600)
+
+    assert [buckets.take("a") for _ in range(4)] == [0, 0, 0, 0.5]
+
+
+def test_a_bucket_says_how_long_it_takes_until_there_is_one_and_then_there_is(clock: StoppedClock) -> None:
+    buckets = Buckets(0.5, 1, clock)
+    buckets.take("a")
+    clock.advance(1.5)
+
+    assert buckets.take("a") == pytest.approx(0.5)
+    clock.advance(0.5)
+    assert buckets.take("a") == 0
+
+
+def test_a_bucket_without_a_burst_holds_one(clock: StoppedClock) -> None:
+    buckets = Buckets(1.0, 0, clock)
+
+    assert [buckets.take("a"), buckets.take("a")] == [0, 1.0]
+
+
 def test_buckets_do_not_grow_with_the_number_of_keys(clock: StoppedClock) -> None:
     buckets = Buckets(1.0, 1, clock, most=10)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -19,8 +20,11 @@ import pytest
 import onefold
 from onefold.cli import serve
 from onefold.errors import StoreError
-from onefold.metrics import sizes
+from onefold.journal.contract import Journal
+from onefold.journal.memory import MemoryLeases
+from onefold.metrics import Counts, sizes
 from onefold.model import Claim
+from onefold.server.serving import lease_warnings
 from tests.conftest import said, who
 from tests.helpers import quick
 from tests.serving import PATIENCE, TOKEN, Served, free_port
@@ -319,3 +323,49 @@ def test_the_size_of_a_store_of_plain_files_is_that_of_all_its_files(tmp_path: P
         shown = next(line for line in sizes(store) if line.startswith("onefold_store_bytes "))
 
     assert 50_000 < int(shown.split()[1]) < 500_000
+
+
+# ---------------------------------------------------------------------- what is counted of the log
+
+
+def test_warnings_about_leases_are_counted_by_who_gives_them_and_not_by_their_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError("no such thing")
+
+    counts = Counts()
+    with onefold.open("memory:", policy=quick()) as store:
+        session = store.session("s")
+        session.append([said(n) for n in range(20)])
+        monkeypatch.setattr(MemoryLeases, "put", broken)
+
+        with lease_warnings(counts):
+            logging.getLogger("onefold").warning("a lease, a lease")
+            assert session.compact(lambda material: "short").changed
+        logging.getLogger("onefold.leases").warning("after the end")
+
+    assert counts.lease_errors == 1  # it is said once
+
+
+def test_a_lease_that_cannot_be_renewed_is_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice, calls = threading.Event(), []
+
+    def broken(*_: object) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            twice.set()
+        raise StoreError("not now")
+
+    def summarize(material: onefold.Material) -> str:
+        assert twice.wait(PATIENCE)  # the first one was said by now
+        return "short"
+
+    counts = Counts()
+    with onefold.open("memory:", policy=quick(renew=0.01)) as store, lease_warnings(counts):
+        session = store.session("s")
+        session.append([said(n) for n in range(20)])
+        monkeypatch.setattr(Journal, "renew", broken)
+        assert session.compact(summarize).changed
+
+    assert counts.lease_errors >= 1

@@ -122,6 +122,7 @@ def test_no_key_and_an_address_that_is_none_are_said_at_once() -> None:
         with pytest.raises(SummarizerFailed) as caught:
             summarizer(material("Mend it."))
         assert (caught.value.kind, caught.value.final, caught.value.spent) == ("setup", True, Spent(1))
+        assert ("set OPENAI_API_KEY" in str(caught.value)) is (summarizer.base_url is None)
 
 
 def test_a_password_in_an_address_is_in_no_message() -> None:

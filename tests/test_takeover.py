@@ -52,7 +52,7 @@ def drop_leases(path: str) -> None:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.name == "onefold" and r.levelno >= logging.WARNING]
+    return [r.getMessage() for r in caplog.records if r.name.startswith("onefold") and r.levelno >= logging.WARNING]
 
 
 def nothing_is_under_way(store: Store, session: Session) -> bool:
@@ -127,6 +127,29 @@ def long_story(journal: Journal, clock: Clock, faults: Faults) -> None:
     history.restore(during("restore"), "s", head, expect_head=head)
     claim = claimed()
     during("commit").commit(claim, "what was said", cut=journal.state("s").cut + 15)
+
+
+@pytest.mark.parametrize("attempts", [3, 2], ids=["more are left", "the last one"])
+def test_a_lease_that_an_earlier_attempt_left_behind_says_nothing_of_this_one(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, attempts: int
+) -> None:
+    """Its part fails when the first attempt ends and the second begins. What it still has holds nobody up while it is
+    in force, and makes no attempt a dead one when it has run out."""
+    journal, session = store.journal, store.session("s")
+    converse(session, 20)
+    journal.request("s", attempts=attempts)
+    first = journal.claim("s", whoami(), lease=50.0, life=600.0)
+    assert isinstance(first, Claim)
+    with monkeypatch.context() as patch:
+        Faults(chosen=lambda number, use: use != "get").install(patch)
+        journal.fail(first, "the model is not there", 0.0)
+        assert isinstance(journal.claim("s", whoami(), lease=10.0, life=600.0), Claim)
+
+    assert session.holder() is None
+    if attempts == 3:
+        assert journal.claimable("s", first.compaction) is None
+    clock.ahead += 60.0
+    assert journal.request("s").outcome == "joined"
 
 
 EVERY_USE = {

@@ -81,7 +81,7 @@ def outcomes(session: Session) -> list[str]:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.name == "onefold" and r.levelno >= logging.WARNING]
+    return [r.getMessage() for r in caplog.records if r.name.startswith("onefold") and r.levelno >= logging.WARNING]
 
 
 # ---------------------------------------------------------------------- waiting for another process

@@ -18,13 +18,18 @@ from typing import Any
 import pytest
 
 import onefold
+from onefold import worker as worker_module
 from onefold.compaction.policy import Policy
+from onefold.compaction.run import whoami
 from onefold.compaction.summarizers import Material
-from onefold.model import OPEN, Claim, Compaction
+from onefold.compactor import Compactor
+from onefold.errors import StoreUnavailable
+from onefold.journal.contract import Journal
+from onefold.model import OPEN, Claim, Compaction, SessionState
 from onefold.store import Store
-from onefold.worker import Worker
+from onefold.worker import Standing, Worker
 from tests.conftest import said
-from tests.helpers import quick
+from tests.helpers import Clock, quick
 
 PATIENCE = 20.0
 
@@ -146,6 +151,42 @@ def test_a_poisoned_session_does_not_hold_up_the_others_f46(shared: Store) -> No
         free.set()
 
 
+def test_what_was_left_without_a_word_is_counted_as_taken_over_and_what_failed_is_not(shared: Store) -> None:
+    asked(shared, "left", "failed", "first")
+    for id, lease in (("left", 0.001), ("failed", 60.0)):
+        claim = shared.journal.claim(id, whoami("another"), lease=lease, life=600.0)
+        assert isinstance(claim, Claim)
+        if id == "failed":
+            shared.journal.fail(claim, "the model is not there", 0.0)
+    until(shared, "left", lambda: shared.session("left").holder() is None)
+    worker = Worker(shared, short, upkeep=None)
+
+    with working(worker):
+        until(shared, "left", lambda: states(shared, "left", "failed", "first") == ["committed"] * 3)
+
+    assert (worker.standing.committed, worker.counts.takeovers) == (3, 1)
+
+
+def test_a_summary_that_another_brought_first_is_not_counted_as_this_workers(durable: str) -> None:
+    clock = Clock()
+    with onefold.open(durable, policy=quick(), clock=clock) as store:
+        asked(store, "s")
+
+        def overtaken(material: Material) -> str:
+            clock.ahead += 100.0
+            claim = store.journal.claim("s", whoami("another"))
+            assert isinstance(claim, Claim)
+            store.journal.commit(claim, "it was here first")
+            return short(material)
+
+        worker = Worker(store, overtaken, upkeep=None)
+        ended = worker.run(threading.Event(), once=True)
+
+        assert store.session("s").context().summary == "it was here first"
+    assert (ended.committed, ended.failed) == (0, 1)
+    assert worker.counts.compactions == {}
+
+
 def test_a_worker_that_ends_hands_back_what_it_holds_for_the_next_one(shared: Store) -> None:
     asked(shared, "s")
     begun, never = threading.Event(), threading.Event()
@@ -256,6 +297,52 @@ def test_upkeep_compacts_quiet_sessions_that_nobody_asked_for(durable: str) -> N
         assert ended.committed == 1
         assert [c.trigger for c in store.session("full").compactions()] == ["upkeep"]
         assert store.session("small").compactions() == []
+
+
+def test_quiet_sessions_are_looked_for_now_and_then_and_not_at_each_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[float] = []
+
+    def wanted(compactor: Compactor, quiet: float) -> list[SessionState]:
+        looks.append(quiet)
+        return []
+
+    monkeypatch.setattr(Compactor, "wanted", wanted)
+    with onefold.open("memory:", policy=quick()) as store:
+        ids = [f"s{n}" for n in range(4)]
+        asked(store, *ids)
+        ended = Worker(store, short, concurrency=1, upkeep=7.0).run(threading.Event(), once=True)
+
+    assert (ended.committed, looks) == (4, [7.0])
+
+
+def test_how_long_each_summary_took_is_counted() -> None:
+    with onefold.open("memory:", policy=quick()) as store:
+        asked(store, "a", "b")
+        worker = Worker(store, short, upkeep=None)
+        worker.run(threading.Event(), once=True)
+
+        assert "onefold_compaction_seconds_count 2\n" in worker.metrics()
+
+
+def test_trouble_with_the_store_is_said_while_it_lasts_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Standing] = []
+    monkeypatch.setattr(worker_module, "AGAIN", 0.0)
+    with onefold.open("memory:", policy=quick()) as store:
+        asked(store, "s")
+        original, broken = Journal.claim_next, [StoreUnavailable("not now")]
+
+        def claim_next(journal: Journal, *given: object, **named: object) -> Claim | None:
+            if broken:
+                raise broken.pop()
+            return original(journal, *given, **named)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Journal, "claim_next", claim_next)
+        ended = Worker(store, short, upkeep=None, heard=heard.append).run(threading.Event(), once=True)
+
+    assert "not now" in [s.trouble for s in heard]
+    assert (ended.committed, ended.trouble) == (1, None)
 
 
 def test_what_an_agent_compacts_by_itself_is_left_to_it(shared: Store) -> None:

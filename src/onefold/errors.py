@@ -75,7 +75,7 @@ class SummarizerFailed(OnefoldError):
     ) -> None:
         super().__init__(message)
         self.kind = kind
-        """overflow, rate limit, unavailable, timeout, refused, setup, stopped or garbage."""
+        """overflow, rate limit, unavailable, timeout, refused, setup, stopped, garbage or unknown."""
         self.spent = spent or Spent()
         self.retry_after = retry_after if retry_after is not None and math.isfinite(retry_after) else None
         """How long the provider asks to be left alone, in seconds."""

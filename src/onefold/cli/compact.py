@@ -97,16 +97,12 @@ def chosen_summarizer(kind: str | None = None, model: str | None = None) -> onef
 @contextlib.contextmanager
 def _engine_silent() -> Iterator[None]:
     """What the engine logs of a failed attempt, the command says itself."""
-
-    def others(record: logging.LogRecord) -> bool:
-        return record.module != "run"
-
-    log = logging.getLogger("onefold")
-    log.addFilter(others)
+    log = logging.getLogger("onefold.compaction")
+    before, log.disabled = log.disabled, True
     try:
         yield
     finally:
-        log.removeFilter(others)
+        log.disabled = before
 
 
 def _what_changed(result: CompactResult, opens: Segment, session: str, limits: onefold.Limits | None) -> str:

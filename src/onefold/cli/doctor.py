@@ -36,6 +36,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         Path | None,
         typer.Option("--backups", metavar="FOLDER", help="Where backups go. Without it: beside the default store."),
     ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for report-only findings too.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Says what is wrong with the store of another program.
@@ -43,7 +44,9 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     It knows those of Hermes Agent, OpenCode and OpenViking. Says for each finding what is wrong, what it means and what
     can be done, and changes nothing. With --fix what can be mended is: a backup is made and checked first, nothing is
     thrown away, and how to go back is printed. A store that a program has open is looked at and not repaired. A store
-    of onefold is verified. The exit code is 1 if something is left.
+    of onefold is verified. The exit code is 0 if there is nothing to mend, 1 if there is something that --fix would
+    mend, or damage that only a backup mends, and 2 if the store could not be looked at. What is only reported, since it
+    is past or for a person to judge, leaves it at 0, unless --strict is given.
 
     \b
     Examples:
@@ -69,7 +72,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         as_json(_as_data(examined, picked, outcome, left, dry_run=dry_run))
     else:
         _print(examined, picked, outcome, left, asked=fix and not dry_run)
-    if left:
+    if left if strict else doctor.pressing(left):
         raise SystemExit(1)
 
 
@@ -139,6 +142,7 @@ def _print(
         return
     mendable = sum(1 for f in left if f.mendable)
     hint = f"; --fix mends {mendable}" if mendable and not asked else ""
+    hint = hint if doctor.pressing(left) else ", only reported: there is nothing to mend"
     say(f"{looked}{count(len(left), 'finding')}{' left' if asked else ''}{hint}", style="yellow")
 
 

@@ -62,8 +62,8 @@ class Policy:
         finite(
             limit=self.limit, tail_tokens=self.tail_tokens, tail_share=self.tail_share,
             tail_messages=self.tail_messages, shrink=self.shrink, summary_tokens=self.summary_tokens,
-            attempts=self.attempts, longest_wait=self.longest_wait, lease=self.lease, renew=self.renew, life=self.life, wait=self.wait,
-            ledger_tokens=self.ledger_tokens, turn_lease=self.turn_lease,
+            attempts=self.attempts, longest_wait=self.longest_wait, lease=self.lease, renew=self.renew, life=self.life,
+            wait=self.wait, ledger_tokens=self.ledger_tokens, turn_lease=self.turn_lease,
             **{f"backoff[{at}]": wait for at, wait in enumerate(self.backoff)},
         )  # fmt: skip
         if max(self.life, self.turn_lease, self.wait, self.longest_wait, *self.backoff) > LONGEST:

@@ -50,7 +50,8 @@ from onefold.model import (
     random_id,
 )
 
-log = logging.getLogger("onefold")
+log = logging.getLogger("onefold.compaction")
+leases = logging.getLogger("onefold.leases")
 
 _PAUSE = 0.001
 _WORK = 0.002
@@ -138,7 +139,7 @@ class Attempt:
                 due = now + self._policy.renew
                 if self._over.is_set():
                     return
-                log.warning("session %r: the lease could not be renewed: %s", self.claim.session, error)
+                leases.warning("session %r: the lease could not be renewed: %s", self.claim.session, error)
 
     def _work(self) -> None:
         try:

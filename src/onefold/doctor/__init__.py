@@ -12,7 +12,7 @@ from pathlib import Path
 
 import apsw
 
-from onefold.doctor.findings import Finding, Progress, chosen, ills
+from onefold.doctor.findings import Finding, Progress, chosen, ills, pressing
 from onefold.doctor.looking import sqlite_store, sqlite_users, unsound
 from onefold.doctor.recognise import Store, store_at
 from onefold.doctor.repairing import (
@@ -41,6 +41,7 @@ __all__ = [
     "examine",
     "ills",
     "mend",
+    "pressing",
     "rehearse",
     "store_at",
 ]
@@ -99,6 +100,7 @@ def _damaged(store: Store, wrong: Sequence[str]) -> Finding:
         wrong=f"SQLite finds the file damaged: {'; '.join(wrong)}",
         means="Parts of it cannot be read, whatever program opens it. Nothing else in it is repaired.",
         remedy="Restore a backup, or rescue what can be read with `sqlite3 FILE .recover`.",
+        damage=True,
         facts={"lines": list(wrong)},
     )
 

@@ -34,6 +34,8 @@ class Finding:
     """What can be done. Of a mendable one: what `--fix` does."""
     severity: Severity = "harm"
     mendable: bool = False
+    damage: bool = False
+    """Something in the store cannot be read or is gone, and only a backup brings it back. It is not mendable."""
     facts: Mapping[str, Json] = field(default_factory=dict)
     """Ids and numbers, for programs and for the mend. JSON data only."""
 
@@ -47,6 +49,11 @@ def chosen(findings: Iterable[Finding], only: Iterable[str] = ()) -> list[Findin
     """Those that somebody asked for by id or by kind; all, if nobody asked for any."""
     wanted = frozenset(only)
     return [f for f in findings if not wanted or f.id in wanted or f.kind in wanted]
+
+
+def pressing(findings: Iterable[Finding]) -> list[Finding]:
+    """What somebody has to do something about: what can be mended, and damage. The rest is past and known."""
+    return [f for f in findings if f.mendable or f.damage]
 
 
 def ills(findings: Iterable[Finding]) -> list[Finding]:

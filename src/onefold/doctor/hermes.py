@@ -384,7 +384,7 @@ def _read(shape: Shape, session: Session, numbers: Iterable[int]) -> Messages:
     messages = Messages(session.ended if session.reason == COMPRESSION else None)
     for found in rows_of(shape, numbers):
         messages.add(found)
-    return messages
+    return messages.done()
 
 
 def _of_session(lines: Lines, session: Session, messages: Messages) -> Iterator[Finding]:
@@ -399,6 +399,8 @@ def _of_session(lines: Lines, session: Session, messages: Messages) -> Iterator[
         yield _late(lines, session, messages.late)
     if messages.duplicated:
         yield _duplicated(shape, session, messages)
+    elif messages.doubles:
+        yield _doubled(shape, session, messages)
     for id in messages.results_without_calls:
         yield _orphan(shape, session, id)
     if len(messages.summaries) > 1:
@@ -472,6 +474,23 @@ def _duplicated(shape: Shape, session: Session, messages: Messages) -> Finding:
         else "Report only: this version has no archive to put the copies in.",
         mendable=shape.archives,
         facts={"session": session.id, "live": messages.live, "copies": len(messages.copies)},
+    )
+
+
+def _doubled(shape: Shape, session: Session, messages: Messages) -> Finding:
+    ids = sorted(messages.doubles)
+    return Finding(
+        kind="written-twice",
+        key=session.id,
+        where=f"session {session.id}",
+        wrong=f"{len(ids):,} of its {messages.live:,} live messages were written a second time, word for word and in "
+        "the same order, by whoever compacted it as well",
+        means="Two compactions ran at once. The second wrote down again what it knew; nothing in it is new.",
+        remedy="The copies are archived: they leave the live set and stay in the store."
+        if shape.archives
+        else "Report only: this version has no archive to put the copies in.",
+        mendable=shape.archives,
+        facts={"session": session.id, "live": messages.live, "messages": ids},
     )
 
 

@@ -31,6 +31,10 @@ select 1 from messages where session_id = ? limit 1;
 -- newest: the time of a session's newest message.
 select max({timestamp}) from messages where session_id = ?;
 
+-- times: the newest of a session's live messages, and how many have the time of another.
+select max({timestamp}), count({timestamp}) - count(distinct {timestamp}) from messages
+where session_id = ? and {active} is not 0;
+
 -- live_counts: how many messages of a session are live.
 select count(*) from messages where session_id = ? and {active} is not 0;
 

@@ -124,6 +124,14 @@ def _archive_copies(operation: Operation, shape: Shape, facts: Mapping[str, Json
     return f"{len(messages.copies):,} copies in {facts['session']} are archived."
 
 
+def _archive_doubles(operation: Operation, shape: Shape, facts: Mapping[str, Json]) -> str:
+    ids = [row.id for row in rows_of(shape, facts["messages"]) if row.live]
+    if not ids:
+        return ""
+    _archive(operation, shape, facts["session"], ids)
+    return f"{len(ids):,} copies in {facts['session']} are archived."
+
+
 def _archive_result(operation: Operation, shape: Shape, facts: Mapping[str, Json]) -> str:
     _archive(operation, shape, facts["session"], [facts["message"]])
     return f"Message {facts['message']} of {facts['session']} is archived."
@@ -162,6 +170,7 @@ MENDS: Mapping[str, Callable[[Operation, Shape, Mapping[str, Json]], str]] = {
     "swallowed-tail": _carry_over,
     "written-after-end": _carry_late,
     "duplicated-rows": _archive_copies,
+    "written-twice": _archive_doubles,
     "result-without-call": _archive_result,
     "several-summaries": _archive_summaries,
     "wrong-count": _set_count,

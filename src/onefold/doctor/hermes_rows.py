@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+from array import array
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +21,10 @@ _AT_ONCE = 1.0
 _FEW = 10
 _BLOCK = 8
 """A block of fewer different messages than this may well be said again and again, as a heartbeat is."""
+_SHORT = 4
+"""A whole conversation of fewer messages than this may well be had again."""
+_PLACES = 64
+"""How many places where the same thing was said are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,80 @@ def _ids(calls: Iterable[Json]) -> Iterable[str]:
 
 
 @dataclass
+class Doubles:
+    """Finds what a second writer wrote over again into a session that a compaction ended.
+
+    Two compactions of one session at once each write down the conversation as they know it, and whoever comes second
+    writes it behind the end. A row is a double if it came after the end, or has the very time of an equal one before
+    it, and stands in a run of such rows that repeats, word for word and in order, eight different messages or more that
+    stand in a row before it. Fewer do if they are all that was said, at least four and none of them twice. So a word
+    that somebody says again is none, nor an exchange of a few words, nor what a heartbeat says.
+    """
+
+    ended: float
+    _said: array[int] = field(default_factory=lambda: array("q"))
+    """What every row says, in the order in which they were written."""
+    _again: list[tuple[int, int]] = field(default_factory=list)
+    """The rows that may be doubles: their places, and their ids."""
+    _moments: set[int] = field(default_factory=set)
+
+    def add(self, row: Row) -> None:
+        if row.rewound:
+            return
+        if row.live:
+            moment = hash((row.print, row.at))
+            if row.at > self.ended or (row.at and moment in self._moments):
+                self._again.append((len(self._said), row.id))
+            self._moments.add(moment)
+        self._said.append(row.print)
+
+    def found(self) -> frozenset[int]:
+        """The ids of all that are."""
+        if not self._again:
+            return frozenset()
+        before = self._said[: self._again[0][0]]
+        few = _SHORT <= len(before) < _BLOCK and len({*before}) == len(before)
+        runs = self._runs(before, len(before)) if few else self._runs(self._said, _BLOCK)
+        ids: set[int] = set()
+        reach = len(self._said)
+        for (place, id), run in zip(reversed(self._again), reversed(runs), strict=True):
+            reach = min(reach, place - run + 1)
+            if place >= reach:
+                ids.add(id)
+        return frozenset(ids)
+
+    def _runs(self, said: array[int], needed: int) -> list[int]:
+        """For each row that may be a double: how long the run is that ends with it; 0 if it has too little in it."""
+        told = {self._said[place] for place, _ in self._again}
+        places: dict[int, list[int]] = {print: [] for print in told}
+        for place, print in enumerate(said):
+            if print in told and len(places[print]) < _PLACES:
+                places[print].append(place)
+        runs: list[int] = []
+        ends: dict[int, int] = {}
+        window: deque[int] = deque()
+        different: Counter[int] = Counter()
+        last = -1
+        for place, _ in self._again:
+            if place != last + 1:
+                ends = {}
+                window.clear()
+                different.clear()
+            last, print = place, self._said[place]
+            ends = {at: ends.get(at - 1, 0) + 1 for at in places[print] if at < place}
+            window.append(print)
+            different[print] += 1
+            while len(different) > needed or (len(different) == needed and different[window[0]] > 1):
+                first = window.popleft()
+                different[first] -= 1
+                if not different[first]:
+                    del different[first]
+            longest = max(ends.values(), default=0)
+            runs.append(longest if len(different) == needed and longest >= len(window) else 0)
+        return runs
+
+
+@dataclass
 class Messages:
     """Goes over the rows of a session in the order in which they were written, and notes what is needed of them."""
 
@@ -109,6 +188,8 @@ class Messages:
     """The oldest live rows."""
     newest: deque[Row] = field(default_factory=lambda: deque(maxlen=LOOK_BACK))
     """The newest live rows from before the session's end."""
+    doubles: frozenset[int] = frozenset()
+    """What was written over again when the session had ended, once all rows were added."""
     _made: set[str] = field(default_factory=set)
     _unreadable: bool = False
     _seen: set[int] = field(default_factory=set)
@@ -118,8 +199,22 @@ class Messages:
     _sure: int = 0
     _doubtful: int | None = None
     _last: int = 0
+    _doubles: Doubles | None = None
+
+    def __post_init__(self) -> None:
+        self._doubles = Doubles(self.ended) if self.ended is not None else None
+
+    def done(self) -> Messages:
+        """Every row was added."""
+        if self._doubles is not None and (found := self._doubles.found()):
+            self.doubles = found
+            self.late = [row for row in self.late if row.id not in found]
+            self.newest = deque(row for row in self.newest if row.id not in found)
+        return self
 
     def add(self, row: Row) -> None:
+        if self._doubles is not None:
+            self._doubles.add(row)
         if row.rewound:
             self.rewound += 1
             self.rewound_calls += row.call_count

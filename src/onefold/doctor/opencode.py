@@ -170,6 +170,10 @@ class _Session:
     def _says_something(self, message: Message) -> bool:
         return any(bool(said.strip()) for said in self._texts(message.id))
 
+    def _works(self, message: Message) -> bool:
+        parts = (parsed_object(data) for (data,) in _ask(self.connection, "part_data", message.id))
+        return any(part.get("type") == "tool" for part in parts)
+
     def _texts(self, message: str, *, synthetic: bool = True) -> Iterator[str]:
         for (data,) in _ask(self.connection, "part_data", message):
             part = parsed_object(data)
@@ -206,7 +210,7 @@ class _Session:
     ) -> Finding:
         where = f"session {self.id}, message {message}"
         known = {"session": self.id, **facts}
-        return Finding(kind, message, where, wrong, means, remedy, severity, mendable, known)
+        return Finding(kind, message, where, wrong, means, remedy, severity, mendable, facts=known)
 
     def _without_summary(self, marker: Marker, made: Sequence[Message]) -> Finding:
         facts = {"marker": marker.message, "attempts": [m.id for m in made]}
@@ -322,7 +326,8 @@ class _Session:
                 kind="compaction-run",
                 key=self.id,
                 where=f"session {self.id}, from message {longest[0]} on",
-                wrong=f"{len(longest)} compactions follow one another, with no turn and no answer in between",
+                wrong=f"{len(longest)} compactions follow one another, with no turn of the user and no work of the "
+                "agent in between",
                 means="Each was paid for and none helped: the context was too long again at once. It may begin anew.",
                 remedy="Report only: it is past. Begin a new session, or take out what is too large, such as files.",
                 severity="risk",
@@ -330,18 +335,23 @@ class _Session:
             )
 
     def _rows_of_markers(self) -> Iterator[list[str]]:
-        """Markers that stand one after the other. A prompt that OpenCode itself repeats is no turn of the user."""
+        """Markers that stand one after the other. A prompt that OpenCode itself repeats or makes up is no turn of the
+        user; an answer to a made-up one that calls no tool says that there is nothing to do, and fills no context."""
         if len(self.markers) < _RUN:
             return
         run: list[str] = []
         said: list[str] = []
+        made_up: set[str] = set()
         for message in self.messages:
             if message.id in self.markers:
                 run.append(message.id)
                 continue
             words = [*self._texts(message.id, synthetic=False)] if message.role == "user" else []
             asked = bool(words) and not (run and words == said)
+            if message.role == "user" and not words:
+                made_up.add(message.id)
             answered = message.role == "assistant" and message.finished and not message.summary
+            answered = answered and (message.parent not in made_up or self._works(message))
             if asked:
                 said = words
             if asked or answered:

@@ -93,7 +93,7 @@ def overflowed(error: BaseException) -> bool:
     """Whether a provider refused a context for its size, in whatever words."""
     if not isinstance(error, Exception):
         return False
-    return sorted_out(error, who="the model", variable="", clock=system_clock).kind == "overflow"
+    return sorted_out(error, who="the model", variable=None, clock=system_clock).kind == "overflow"
 
 
 # ---------------------------------------------------------------------- summaries by a framework's model
@@ -149,7 +149,7 @@ class _ByModel(Asking):
             yield End("length" if told.cut_off else "done")
 
     def failure(self, error: Exception) -> SummarizerFailed:
-        return sorted_out(error, who=self.who, variable="the environment", clock=self.clock)
+        return sorted_out(error, who=self.who, variable=None, clock=self.clock)
 
     async def _asked(self, prompt: Prompt, limit: int, line: Line) -> Told | None:
         """The answer; None if nobody waits for it any more, or somebody has for too long."""

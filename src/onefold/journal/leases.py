@@ -18,7 +18,7 @@ from onefold.journal.seam import Transaction
 from onefold.model import Compaction, Held, HolderId, Json, Lease, Record
 
 T = TypeVar("T")
-log = logging.getLogger("onefold")
+log = logging.getLogger("onefold.leases")
 
 GLANCE = 0.25
 """Seconds after which whoever waits for a process of this machine looks again: its death writes nothing."""

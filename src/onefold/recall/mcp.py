@@ -107,9 +107,15 @@ class Server:
         }
 
     def _call(self, params: dict[str, Json]) -> Json:
+        """A tool that is not there and arguments that are no object are errors of the protocol, for the client. What
+        else is wrong with a call is its result: an agent reads that, and can mend it."""
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str):
             raise _Refused(_BAD_PARAMS, "tools/call needs the name of a tool")
+        if name not in (names := [tool["name"] for tool in self.tools.definitions("mcp")]):
+            raise _Refused(_BAD_PARAMS, f"unknown tool: {name!r}; there are {', '.join(names)}")
+        if not isinstance(arguments, dict | None):
+            raise _Refused(_BAD_PARAMS, "the arguments of a tool are an object")
         answer = self.tools.answer(name, arguments if arguments is not None else {})
         return {"content": [{"type": "text", "text": answer.text}], "isError": answer.failed}
 

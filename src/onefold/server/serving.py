@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import math
@@ -11,7 +12,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -59,7 +60,6 @@ def serve(
     make_room(settings.max_connections)
     try:
         listening = listen(settings.host, settings.port)
-        watch_leases(hub.observer.counts)
         config = uvicorn.Config(
             Timed(app(hub), hub.observer.counts),
             log_config=None,
@@ -76,7 +76,8 @@ def serve(
         )
         _load(config, settings)
         server = Server(config, hub, lambda: ready(url(listening, settings)), begin)
-        server.run(sockets=[listening])
+        with lease_warnings(hub.observer.counts):
+            server.run(sockets=[listening])
         if server.trouble is not None:
             raise server.trouble
     finally:
@@ -264,12 +265,22 @@ def _not_our_own(record: logging.LogRecord) -> bool:
     return record.getMessage() != "ASGI callable returned without completing response."
 
 
-def watch_leases(counts: Counts) -> None:
+@contextlib.contextmanager
+def lease_warnings(counts: Counts) -> Iterator[None]:
     """Counts the warnings about leases: they fail nothing, so a line in the log is all that is made of them."""
+    counting = _Counting(counts)
+    log = logging.getLogger("onefold.leases")
+    log.addHandler(counting)
+    try:
+        yield
+    finally:
+        log.removeHandler(counting)
 
-    def count(record: logging.LogRecord) -> bool:
-        if record.levelno >= logging.WARNING and "lease" in record.msg:
-            counts.lease_failed()
-        return True
 
-    logging.getLogger("onefold").addFilter(count)
+class _Counting(logging.Handler):
+    def __init__(self, counts: Counts) -> None:
+        super().__init__(logging.WARNING)
+        self._counts = counts
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._counts.lease_failed()

@@ -50,21 +50,23 @@ _KINDS = {
 """The status that an error would have had, had it not come in the middle of a stream."""
 
 _SETUP = {
-    401: "refused the key: give the right one as api_key, or in {variable}",
+    401: "refused the key: {key}",
     402: "wants to be paid first: see to the account, or use another model",
     403: "does not let this key use the model: use another key or another model",
     404: "does not know the model or the address: check model and base_url",
     405: "does not know the address: check base_url",
 }
+_NO_KEY = re.compile(r"api[ _-]?key|credential|authenticat|unauthori[sz]ed|(auth|access)[ _-]?token", re.IGNORECASE)
+"""How an SDK says, before it asks anybody, that it has no key."""
 _MISTAKES = frozenset({"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"})
 _LONGEST_QUOTE = 300
 
 
 def sorted_out(
-    error: Exception, *, who: str, variable: str, clock: Clock, secret: str | None = None
+    error: Exception, *, who: str, variable: str | None, clock: Clock, secret: str | None = None
 ) -> SummarizerFailed:
-    """The same error as one that says what to do. `variable` is where the key would be in the environment; `secret` is
-    the key, which some providers quote."""
+    """The same error as one that says what to do. `variable` is where the key would be in the environment, or None if
+    the client is somebody else's; `secret` is the key, which some providers quote."""
     words, code = _told(error)
     words = words.replace(secret, "…") if secret else words
     status = _status(error, code)
@@ -81,9 +83,10 @@ def sorted_out(
         return SummarizerFailed(f"{who} answered what is no answer: {words}", kind="garbage")
     if "APIError" in names:
         return _by_status(500, words, code, who=who, variable=variable, after=None)
-    return SummarizerFailed(
-        f"{who} cannot be asked: {words}; give api_key, or set {variable}", kind="setup", final=True
-    )
+    if _NO_KEY.search(words):
+        advice = f"give api_key, or set {variable}" if variable else "give its client a key"
+        return SummarizerFailed(f"{who} cannot be asked: {words}; {advice}", kind="setup", final=True)
+    return SummarizerFailed(f"{who} failed: {type(error).__name__}: {words}", kind="unknown")
 
 
 def retry_after(error: Exception, clock: Clock) -> float | None:
@@ -104,7 +107,9 @@ def retry_after(error: Exception, clock: Clock) -> float | None:
     return None
 
 
-def _by_status(status: int, words: str, code: str, *, who: str, variable: str, after: float | None) -> SummarizerFailed:
+def _by_status(
+    status: int, words: str, code: str, *, who: str, variable: str | None, after: float | None
+) -> SummarizerFailed:
     said = f"({status}: {words})"
     both = f"{code} {words}"
     too_long = _TOO_LARGE if status == 429 else OVERFLOW
@@ -113,7 +118,8 @@ def _by_status(status: int, words: str, code: str, *, who: str, variable: str, a
     if _NO_MONEY.search(both) and status in (400, 403, 429):
         status = 402
     if status in _SETUP:
-        advice = _SETUP[status].format(variable=variable)
+        where = f"give the right one as api_key, or in {variable}" if variable else "give its client the right one"
+        advice = _SETUP[status].format(key=where)
         return SummarizerFailed(f"{who} {advice} {said}", kind="setup", final=True)
     if status == 429:
         return SummarizerFailed(f"{who} asks for fewer requests {said}", kind="rate limit", retry_after=after)

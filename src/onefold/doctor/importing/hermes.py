@@ -4,6 +4,9 @@ A line of sessions, each ended by a compaction and continued by the next, is one
 over is told once: the rows behind a summary that stood before it are found by what they say, and the summary becomes a
 boundary in front of the first of them. The same holds for a compaction in place, which archives rows and writes the
 carried ones anew behind them.
+
+What a second compaction wrote over again into a session that had ended is told, and taken back at once: it is here, and
+in no context.
 """
 
 from __future__ import annotations
@@ -11,14 +14,14 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, takewhile
 
 import apsw
 
 from onefold.doctor.hermes import COMPRESSION, Lines, Session
-from onefold.doctor.hermes_rows import LOOK_BACK, Row
+from onefold.doctor.hermes_rows import LOOK_BACK, Doubles, Row
 from onefold.doctor.hermes_store import Shape, numbers_of, rows_of
 from onefold.doctor.importing.talks import Back, Boundary, LeftOut, Origin, Said, Step, Talk, key_of, moment
 from onefold.doctor.looking import tables
@@ -71,6 +74,7 @@ class _Store:
         self._lines = Lines(shape)
         self._next: dict[str, Session] = {}
         self._others: dict[str, list[Session]] = {}
+        self._doubles: dict[str, frozenset[int]] = {}
         for parent in self._lines.compacted():
             self._choose(parent)
         self._line_of: dict[str, tuple[Session, ...]] = {}
@@ -135,6 +139,12 @@ class _Store:
             for parent in line
             if (others := [s for s in self._others.get(parent.id, ()) if not self._lines.empty(s)])
         ]
+        remarks += [
+            f"{session.id} has {twice:,} messages a second time: two compactions ran at once, and the later one wrote "
+            "down again what it knew; the copies are here, and in no context"
+            for session in line
+            if (twice := len(self.doubles(session)))
+        ]
         size = sum(len(numbers_of(self._shape, s.id)) for s in line)
         if found is None:
             return Talk(first.id, self._ids(line), size, lambda forked: self._told(line), remarks=tuple(remarks))
@@ -158,7 +168,13 @@ class _Store:
         return self.teller().line(line)
 
     def teller(self) -> _Teller:
-        return _Teller(self._shape)
+        return _Teller(self._shape, self.doubles)
+
+    def doubles(self, session: Session) -> frozenset[int]:
+        """The rows that were written over again when a compaction had ended a session."""
+        if session.id not in self._doubles:
+            self._doubles[session.id] = _doubles(self._shape, session)
+        return self._doubles[session.id]
 
     def upto(self, parent: Session) -> tuple[Session, ...]:
         """The line of a session, no further than this one."""
@@ -170,8 +186,10 @@ class _Store:
         columns = self._shape.tables["messages"]
         query = fitted(statements("importing/hermes.sql")["newest_first"], columns, {})
         for session in reversed(line):
+            doubles = self.doubles(session)
             for (id,) in self._shape.connection.execute(query, (session.id, last, until)):
-                yield _key(id)
+                if id not in doubles:
+                    yield _key(id)
             last, until = _END, _FOREVER
 
     def rows(self, session: Session) -> Iterator[Row]:
@@ -243,13 +261,15 @@ class _Teller:
     """Tells rows as steps, and remembers of what it told as much as a compaction may carry over."""
 
     shape: Shape
+    doubles: Callable[[Session], frozenset[int]]
     recent: deque[_Known] = field(default_factory=lambda: deque(maxlen=LOOK_BACK))
     heads: list[_Known] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
     """Messages that were written after their session's end: no summary knows them."""
-    _rewinding: int = 0
-    """How many rows in a row were rewound, and what stands before them."""
+    _away: bool = False
+    """The last row was rewound, or a double: then what stands before those, and how many of them are remembered."""
     _before: str | None = None
+    _rewinding: int = 0
 
     def line(
         self, sessions: Iterable[Session], last: int = _END, *, skip: int = 0, continues: bool = False
@@ -261,20 +281,22 @@ class _Teller:
     def _session(self, session: Session, last: int, skip: int, continues: bool) -> Iterator[Step]:
         numbers = [id for id in numbers_of(self.shape, session.id)[skip:] if id <= last]
         ended = session.ended if session.reason == COMPRESSION else None
-        rows = rows_of(self.shape, numbers)
+        doubles = self.doubles(session)
+        rows = (_taken_back(row) if row.id in doubles else row for row in rows_of(self.shape, numbers))
         window: deque[Row] = deque(islice(rows, LOOK_BACK))
         fresh, archived = continues, False
         gone: Row | None = None
         while window:
             row = window[0]
             fresh = fresh or (archived and row.live)
-            found = self._compaction(window, fresh) if fresh or row.summary or not row.live else None
+            looks = row.id not in doubles and (fresh or row.summary or not row.live)
+            found = self._compaction(window, fresh) if looks else None
             used = 1
             if found is not None:
                 used = found.rows
                 yield from self._boundary(window, found)
             else:
-                yield from self._row(row, ended)
+                yield from self._row(row, ended, double=row.id in doubles)
             gone = window[used - 1]
             for _ in range(used):
                 archived = not window[0].live and not window[0].rewound
@@ -285,12 +307,14 @@ class _Teller:
                 yield Back(self._before, moment(gone.at))
                 self._forget()
 
-    def _row(self, row: Row, ended: float | None) -> Iterator[Step]:
+    def _row(self, row: Row, ended: float | None, *, double: bool) -> Iterator[Step]:
         key = _key(row.id)
-        if row.rewound and not self._rewinding:
+        if row.rewound and not self._away:
             self._before = self.recent[-1].key if self.recent else None
-        self._rewinding = self._rewinding + 1 if row.rewound else 0
-        self._remember(_Known(_mark(row), row.at, key))
+        self._away = row.rewound
+        if not double:
+            self._rewinding = self._rewinding + 1 if row.rewound else 0
+            self._remember(_Known(_mark(row), row.at, key))
         if ended is not None and row.at > ended and row.live:
             self.late.append(key)
         yield self._said(row)
@@ -305,6 +329,7 @@ class _Teller:
         for _ in range(min(self._rewinding, len(self.recent))):
             self.recent.pop()
         self._rewinding = 0
+        self._away = False
 
     # ------------------------------------------------------------------ compactions
 
@@ -429,6 +454,22 @@ class _Compaction:
     @property
     def rows(self) -> int:
         return self.carried if self.summary is None else self.summary + 1 + self.carried
+
+
+def _doubles(shape: Shape, session: Session) -> frozenset[int]:
+    if session.reason != COMPRESSION or session.ended is None:
+        return frozenset()
+    newest, twice = shape.ask("times", session.id).fetchone() or (None, 0)
+    if not twice and not (number(newest) or 0) > session.ended:
+        return frozenset()
+    found = Doubles(session.ended)
+    for row in rows_of(shape, numbers_of(shape, session.id)):
+        found.add(row)
+    return found.found()
+
+
+def _taken_back(row: Row) -> Row:
+    return replace(row, live=False, rewound=True)
 
 
 def _at_once(rows: Sequence[Row], summary: int) -> list[Row]:

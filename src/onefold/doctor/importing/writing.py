@@ -274,7 +274,11 @@ class Importer:
                         late.append(step)
                 case Back():
                     if not here.went_back() and here.at_the_end():
-                        return self._going_on(here, late, chain([step], steps))
+                        behind = next(steps, None)
+                        if not (isinstance(behind, Boundary) and self._has(place, behind)):
+                            ahead = [step] if behind is None else [step, behind]
+                            return self._going_on(here, late, chain(ahead, steps))
+                        late.clear()  # it was taken in without this, and went on: too late for it
                 case Said():
                     if here.at_the_end(step.key):
                         return self._going_on(here, late, chain([step], steps))

@@ -125,6 +125,7 @@ def _no_meta(session: Session) -> Finding:
         means="Nobody can say what this session is meant to hold, so nothing in it is repaired.",
         remedy=f"Restore {META} from a backup, or let OpenViking load the session and write it anew; then look again.",
         severity="risk",
+        damage=True,
     )
 
 
@@ -176,6 +177,7 @@ def _broken_lines(session: Session, log: Log, file: str, *, live: bool) -> Itera
             else "One archived message is lost in part.",
             remedy=remedy,
             mendable=live,
+            damage=not live,
             facts={"line": log.torn},
         )
     if log.foreign:
@@ -189,6 +191,7 @@ def _broken_lines(session: Session, log: Log, file: str, *, live: bool) -> Itera
             means="OpenViking may refuse the whole file, or skip what it cannot read.",
             remedy=remedy,
             mendable=live,
+            damage=not live,
             facts={"lines": list(log.foreign[:_SHOWN]), "count": len(log.foreign)},
         )
 
@@ -284,6 +287,7 @@ class State:
     means: str
     remedy: str
     mendable: bool = True
+    damage: bool = False
 
 
 _BACK = "The commit is rolled back: the archive's folder is moved to quarantine, and the messages stay live."
@@ -346,6 +350,7 @@ _HALF_GONE = State(
     "What is in the archive may be the only copy.",
     "Nothing is done, so that nothing more is lost. Restore a backup.",
     mendable=False,
+    damage=True,
 )
 _DONE_NO_DATA_LIVE = State(
     "done-without-data",
@@ -359,6 +364,7 @@ _DONE_NO_DATA = State(
     "What was archived there is gone from this folder; the summary is all that is left.",
     "Nothing is done. Restore the archive from a backup.",
     mendable=False,
+    damage=True,
 )
 _FAILED_NO_DATA = State(
     "failed-without-data",
@@ -397,6 +403,7 @@ def _archive(session: Session, archive: Archive, view: View) -> Iterator[Finding
             remedy=state.remedy,
             severity="harm" if state.kind == "done-without-data" else "risk",
             mendable=state.mendable,
+            damage=state.damage,
             facts={"archive": archive.name, "worked": archive.worked},
         )
     if archive.finished and not archive.failed.exists and not _fits(archive):
@@ -475,6 +482,7 @@ def _unreadable(session: Session, archive: Archive, file: str) -> Finding:
         else "It cannot be told which messages the archive keeps live on purpose.",
         remedy="Nothing is done. Restore the file from a backup.",
         severity="risk",
+        damage=True,
         facts={"archive": archive.name},
     )
 
@@ -492,6 +500,7 @@ def _lost(session: Session, archive: Archive, view: View, spell: Spell) -> Itera
             f"{', '.join(ids[:3])}{' …' if len(ids) > 3 else ''}",
             means="They are lost from this session.",
             remedy="Nothing can bring them back from here. Look for them in a backup.",
+            damage=True,
             facts={"archive": archive.name, "count": len(missing), "ids": ids[:_SHOWN]},
         )
 

@@ -262,7 +262,7 @@ def catch_up(tx: FilesTransaction, folder: Folder, session: str, *, anew: bool =
         tx.run("drop_damage", session)
     else:
         tx.run("put_damage", session, str(damage))
-        log.warning("session %r: %s; it can be read, and not written to", session, damage)
+        log.warning("session %r: %s; it can be read where it is whole, and is not written to", session, damage)
     return damage
 
 
