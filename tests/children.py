@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import copy
 import fcntl
+import itertools
 import logging
 import os
 import threading
@@ -42,6 +43,19 @@ class Log(logging.Handler):
 def open_store(path: str, *, policy: Json = None, ahead: float = 0.0, agent: str | None = None) -> onefold.Store:
     """A store as children use it. `ahead` puts their clock forward, to be past another one's lease at once."""
     return onefold.open(path, policy=quick(**(policy or {})), clock=lambda: system_clock() + ahead, agent=agent)
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def keep_writing(path: str, sessions: list[str]) -> None:
+    """Appends to one session after another, the last first, until it is killed."""
+    with open_store(path) as store:
+        opened = [store.session(id, create=False) for id in sessions]
+        opened[-1].append({"role": "user", "content": "and another thing"})
+        at_barrier()
+        for session in itertools.cycle(reversed(opened)):
+            session.append({"role": "user", "content": "and another thing"})
 
 
 # ---------------------------------------------------------------------- compacting

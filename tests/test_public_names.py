@@ -42,7 +42,7 @@ THINGS = {
 }  # fmt: skip
 STORE = {
     "address", "backup", "close", "compactions", "delete", "forks", "incarnation", "resolve", "scrub", "session",
-    "sessions", "verify",
+    "sessions", "verify", "walk",
 }  # fmt: skip
 SESSION = {
     "alias", "aliases", "append", "cancel", "compact", "compactions", "context", "erase", "facts", "follow", "fork",
