@@ -27,7 +27,7 @@ from onefold.integrations.claude_agent import OnefoldSessionStore, session_id
 from onefold.model import Json
 from real.model import DirectedModel
 from real.outside import Outside
-from tests.helpers import Child, at_barrier, say
+from tests.helpers import Child, at_barrier, restless, say
 from tests.pages import run_page
 
 ROOT = Path(__file__).parent.parent
@@ -156,6 +156,51 @@ def test_names_with_slashes_are_not_taken_for_others(store: onefold.Store) -> No
         assert [s["session_id"] for s in await kept.list_sessions("proj")] == ["sess"]
         assert await kept.list_subkeys(odd) == ["x/y"]
         assert await kept.load(KEY) == [line(1)]
+
+    run(story, OnefoldSessionStore(store))
+
+
+def test_all_transcripts_are_listed_while_each_of_them_is_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{n:02}" for n in range(8)]
+    monkeypatch.setattr("onefold.store._PAGE", 2)
+    memory = onefold.open("memory:")
+    walk = memory.walk
+    monkeypatch.setattr(memory, "walk", lambda after="", page=0: walk(after, page=2))
+
+    async def story(kept: OnefoldSessionStore) -> None:
+        for name in names:
+            below: Any = {**KEY, "subpath": name}
+            await kept.append({"project_key": "proj", "session_id": name}, [line(1)])
+            await kept.append(below, [line(2)])
+        ids = [*(f"proj/{name}" for name in names), *(f"proj/sess/{name}" for name in names)]
+        with restless(memory, ids):
+            sessions = await kept.list_sessions("proj")
+            subkeys = await kept.list_subkeys({"project_key": "proj", "session_id": "sess"})
+        assert sorted(s["session_id"] for s in sessions) == names
+        assert sorted(subkeys) == names
+        await kept.append(KEY, [line(3)])
+        await kept.delete(KEY)
+        assert [s.id for s in memory.walk()] == [f"proj/{name}" for name in names]
+
+    with memory:
+        run(story, OnefoldSessionStore(memory))
+
+
+def test_a_transcript_that_is_deleted_while_they_are_listed_is_left_out(
+    store: onefold.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk = store.walk
+
+    def and_deletes(after: str, page: int) -> Iterator[onefold.SessionState]:
+        states = [*walk(after, page=page)]
+        store.delete("proj/a")
+        yield from states
+
+    async def story(kept: OnefoldSessionStore) -> None:
+        for name in "ab":
+            await kept.append({"project_key": "proj", "session_id": name}, [line(1)])
+        monkeypatch.setattr(store, "walk", and_deletes)
+        assert [s["session_id"] for s in await kept.list_session_summaries("proj")] == ["b"]
 
     run(story, OnefoldSessionStore(store))
 

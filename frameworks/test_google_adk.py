@@ -29,7 +29,7 @@ from google.genai import types
 import onefold
 import onefold.aio
 from onefold.integrations.google_adk import OnefoldSessionService, left_out
-from tests.helpers import Child, at_barrier, say
+from tests.helpers import Child, at_barrier, restless, say
 from tests.pages import run_page
 
 ROOT = Path(__file__).parent.parent
@@ -675,6 +675,33 @@ def test_two_processes_in_one_session_lose_nothing_and_make_no_fork(
     assert [s.base for s in segments[1:]] == [s.number for s in segments[:-1]]
     assert session.state.committed > 0
     assert store.verify().healthy
+
+
+def test_all_sessions_are_listed_while_each_of_them_is_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{n:02}" for n in range(8)]
+    monkeypatch.setattr("onefold.store._PAGE", 2)
+
+    async def story(service: OnefoldSessionService) -> None:
+        for name in names:
+            await service.create_session(app_name="app", user_id="anna", session_id=name, state={"user:a": 1})
+        await service.create_session(app_name="app", user_id="ann", session_id="another")
+        with restless(store, [f"app/anna/{name}" for name in names]):
+            both = [(await service.list_sessions(app_name="app", user_id=who)).sessions for who in ("anna", None)]
+        assert sorted(s.id for s in both[0]) == names
+        assert sorted(s.id for s in both[1]) == [*names, "another"]
+        monkeypatch.setattr(store, "walk", lambda after, page: _and_deletes(store, walk(after, page=page)))
+        assert sorted(s.id for s in (await service.list_sessions(app_name="app")).sessions) == [*names[1:], "another"]
+
+    with onefold.open("memory:") as store:
+        walk = store.walk
+        monkeypatch.setattr(store, "walk", lambda after, page: walk(after, page=2))
+        run(story, OnefoldSessionService(store))
+
+
+def _and_deletes(store: onefold.Store, walk: Iterator[onefold.SessionState]) -> Iterator[onefold.SessionState]:
+    states = [*walk]
+    store.delete("app/anna/00")
+    yield from states
 
 
 # ---------------------------------------------------------------------- what is shown to people

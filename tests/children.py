@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import copy
 import fcntl
+import itertools
 import logging
 import os
 import threading
@@ -48,6 +49,19 @@ def open_store(
     if elsewhere:
         store.journal.leases.machine = Elsewhere()
     return store
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def keep_writing(path: str, sessions: list[str]) -> None:
+    """Appends to one session after another, the last first, until it is killed."""
+    with open_store(path) as store:
+        opened = [store.session(id, create=False) for id in sessions]
+        opened[-1].append({"role": "user", "content": "and another thing"})
+        at_barrier()
+        for session in itertools.cycle(reversed(opened)):
+            session.append({"role": "user", "content": "and another thing"})
 
 
 # ---------------------------------------------------------------------- compacting

@@ -15,13 +15,16 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from unittest import mock
 
-from onefold import Policy, Record, Session
+from onefold import Policy, Record, Session, Store
 from onefold.journal.process import Whereabouts
+from onefold.journal.seam import Transaction
 from onefold.model import Json, system_clock
 from proof.operations import talk
 
@@ -149,6 +152,33 @@ class Child:
     def _read_complaints(self) -> None:
         assert self._process.stderr is not None
         self._complaints.extend(self._process.stderr)
+
+
+@contextlib.contextmanager
+def restless(store: Store, sessions: Sequence[str], tick: Callable[[], object] = int) -> Iterator[list[str]]:
+    """After each look that anybody takes at the store, the session that was quiet for longest is written to. So a list
+    by activity has another order each time its next page is asked for. Gives the ids of those that were written to."""
+    backend = store.journal.backend
+    quiet = deque(store.session(id, create=False) for id in sessions)
+    written: list[str] = []
+    look = backend.read
+    busy = threading.local()
+
+    def read(work: Callable[[Transaction], Any]) -> Any:
+        found = look(work)
+        if not getattr(busy, "writes", False):
+            busy.writes = True
+            try:
+                tick()
+                quiet[0].append({"role": "user", "content": "and another thing"})
+                written.append(quiet[0].id)
+                quiet.rotate(-1)
+            finally:
+                busy.writes = False
+        return found
+
+    with mock.patch.object(backend, "read", read):
+        yield written
 
 
 def together(*children: Child, word: str = "go", **details: Json) -> None:

@@ -220,6 +220,8 @@ async def test_what_is_said_async_stands_in_the_journal_as_if_said_sync(astore: 
     assert [r async for r in session.read()] == list(same.read())
     assert [r async for r in session.read(3, 6)] == list(same.read(3, 6))
     assert [s async for s in astore.sessions()] == list(store.sessions())
+    assert [s async for s in astore.walk()] == [s async for s in astore.walk(page=1)] == list(store.walk())
+    assert [s.id async for s in astore.walk("s")] == [s.id for s in store.walk("s")]
     assert await astore.forks("s") == [await child.state] == store.forks("s")
     assert await astore.resolve("other") == "s"
     assert await astore.compactions(open_only=False) == store.compactions(open_only=False)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from onefold import Record
 from onefold.journal import copying, turns
 from onefold.journal.contract import Journal
 from onefold.journal.copying import Copied
+from onefold.journal.walk import walk
 from onefold.messages import encode
 from onefold.model import Claim, Held, KeyUse, Segment
 from tests import postgres_server
 from tests.conftest import KINDS, StoppedClock, claimed, said, who
+from tests.helpers import restless
 from tests.test_cli import clean, run
 from tests.test_cli_life import fine, whole_life
 
@@ -73,7 +76,7 @@ def content(address: str) -> dict[str, Any]:
     with onefold.open(address, create=False) as store:
         backend = store.journal.backend
         found: dict[str, Any] = {"gone": backend.read(lambda tx: tx.tombstones(100, ""))}
-        for id in backend.journaled():
+        for id, _ in walk(backend):
             session = store.session(id, create=False)
             own = [*session.read(session.state.forked_at + 1)]
             texts = [encode(record.body) for record in own]
@@ -380,7 +383,7 @@ def test_a_fork_that_is_made_while_the_copy_looks_round_finds_its_past_copied(
     with onefold.open(tmp_path / "a.db") as one, onefold.open(tmp_path / "b.db") as other:
         one.session("a").append(said(1))
 
-        def look(session: str, tx: Any) -> copying.Wanted:
+        def look(session: str, tx: Any) -> copying.Wanted | None:
             found = real(session, tx)
             if session == "a":
                 one.session("a").append([said(1), said(2)])
@@ -389,9 +392,70 @@ def test_a_fork_that_is_made_while_the_copy_looks_round_finds_its_past_copied(
 
         real = copying._want
         monkeypatch.setattr(copying, "_want", look)
+        monkeypatch.setattr(copying, "walk", partial(walk, page=1))
         done = _copy(one, other)
 
         assert [(c.session, c.last, c.cause) for c in done] == [("a", 4, None), ("b", 6, None)]
+
+
+def test_a_session_that_is_deleted_while_the_copy_looks_round_or_before_its_turn_is_no_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with onefold.open(tmp_path / "a.db") as one, onefold.open(tmp_path / "b.db") as other:
+        for name in "abcd":
+            one.session(name).append(said(1))
+
+        def look(session: str, tx: Any) -> copying.Wanted | None:
+            if session == "b":
+                one.delete("c")
+            return real(session, tx)
+
+        def seen(records: int) -> None:
+            if one.journal.backend.read(lambda tx: tx.deleted("d")) is None:
+                one.delete("d")
+
+        real = copying._want
+        monkeypatch.setattr(copying, "_want", look)
+        wanted = copying.wanted(one.journal.backend)
+        done = [*copying.copy(one.journal.backend, other.journal, wanted, seen)]
+        buried = [*copying.bury(one.journal.backend, other.journal)]
+
+        assert [w.session for w in wanted] == ["a", "b", "d"]
+        assert [(c.session, c.new, c.cause) for c in done] == [("a", 2, None), ("b", 2, None)]
+        assert [(b.session, b.new, b.cause) for b in buried] == [("c", True, None), ("d", True, None)]
+
+
+def test_a_session_that_is_deleted_while_it_is_copied_is_said_so(tmp_path: Path) -> None:
+    with onefold.open(tmp_path / "a.db") as one, onefold.open(tmp_path / "b.db") as other:
+        one.session("a").append([said(n) for n in range(1, 9)])
+
+        def seen(records: int) -> None:
+            one.delete("a")
+
+        wanted = copying.wanted(one.journal.backend)
+        (done,) = copying.copy(one.journal.backend, other.journal, wanted, seen)
+        (buried,) = copying.bury(one.journal.backend, other.journal)
+
+        assert done.cause is not None
+        assert "gone from the source" in done.cause
+        assert buried.cause is not None
+        assert "Delete it there too" in buried.cause
+
+
+def test_a_copy_in_which_every_look_is_followed_by_a_write_has_all_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{n:02}" for n in range(12)]
+    monkeypatch.setattr(copying, "walk", partial(walk, page=2))
+    with onefold.open(tmp_path / "a.db") as one, onefold.open(tmp_path / "b.db") as other:
+        for name in names:
+            one.session(name).append(said(1))
+        with restless(one, names):
+            done = _copy(one, other)
+
+        assert sorted(c.session for c in done) == names
+        assert [c.cause for c in done if c.cause is not None] == []
+        assert [s.id for s in other.walk()] == names
 
 
 def test_two_copies_at_once_end_as_one(tmp_path: Path) -> None:

@@ -12,7 +12,10 @@ import pytest
 
 from onefold import StoreDamaged
 from onefold.compaction.run import whoami
+from onefold.journal.seam import Transaction
 from onefold.journal.sqlite import SqliteBackend
+from onefold.journal.sqlite.engine import queries
+from onefold.journal.sqlite.rows import SqliteTransaction
 from onefold.journal.verify import heal
 from onefold.model import Claim, random_id
 from proof.operations import damage, prepare, rows, talk
@@ -310,6 +313,43 @@ def test_derived_rows_of_a_session_without_records_are_reported(path: Path, ghos
         report = store.verify()
 
     assert [(f.session, f.fatal) for f in report.findings] == [("ghost", True)]
+
+
+def test_a_walk_meets_a_session_whose_row_is_gone_and_leaves_out_what_cannot_be_mended(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_store(path) as store:
+        for name in ("b", "c", "d"):
+            store.session(name).append(talk(2))
+    damage(
+        path,
+        "delete from sessions where id in ('b', 'c')",
+        "delete from records where number = 2 and place >> 32 = (select sid from journals where session = 'c')",
+        "insert into inputs values ('cc ghost', 3)",
+    )
+
+    with open_store(path) as store:
+        met = [state.id for state in store.walk(page=1)]
+
+        assert met == ["a", "b", "d"]
+        assert kinds(store.session("b"))[-1] == "healed"
+    assert [(r.levelname, "'c'" in r.getMessage(), "backup" in r.getMessage()) for r in caplog.records] == [
+        ("WARNING", True, True)
+    ]
+
+
+def test_a_page_of_a_walk_is_found_by_the_indexes_and_reads_no_table(path: Path) -> None:
+    """However many sessions there are, and whatever each has: from one id to the next is a step in each index."""
+    with open_store(path) as store:
+        found = store.journal.backend.read(lambda tx: plan(tx, "walk", "", 100))
+
+    assert len([line for line in found if "session>?" in line or "id>?" in line]) == 7
+    assert [line for line in found if line.startswith("SCAN") and line not in ("SCAN walk", "SCAN CONSTANT ROW")] == []
+
+
+def plan(tx: Transaction, query: str, *bindings: object) -> list[str]:
+    assert isinstance(tx, SqliteTransaction)
+    return [row[3] for row in tx.pen.execute(f"explain query plan {queries()[query]}", bindings)]
 
 
 def test_f46_one_unreadable_compaction_does_not_hold_up_the_other_sessions(path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 import onefold
 from onefold import aio
-from onefold.integrations.common import Place, Told, append, by_model, overflowed
+from onefold.integrations.common import Place, Told, append, below, by_model, overflowed
 from onefold.model import Appended, Json
-from tests.helpers import quick
+from tests.helpers import quick, restless
 from tests.model_server import material
 
 pytestmark = pytest.mark.anyio
@@ -42,6 +42,23 @@ async def test_an_address_is_opened_at_first_use_once_and_closed_for_good(tmp_pa
         await place.store()
     with pytest.raises(onefold.StoreError):
         await one.session("s")
+
+
+async def test_the_sessions_below_an_id_are_met_once_each_while_they_are_written_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"app/{n:02}" for n in range(12)]
+    monkeypatch.setattr("onefold.store._PAGE", 2)
+    with onefold.open("memory:") as store:
+        for name in ("app", "app-2/00", *names, "app0", "apq", "ap/00"):
+            store.session(name)
+        walk = store.walk
+        monkeypatch.setattr(store, "walk", lambda after, page: walk(after, page=2))
+        with restless(store, names) as written:
+            found = [state.id async for state in below(aio.Store(store), "app")]
+
+    assert found == names
+    assert len(written) > len(names) / 2
 
 
 async def test_many_who_come_first_at_once_open_one_store(tmp_path: Path) -> None:

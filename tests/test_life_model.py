@@ -736,6 +736,7 @@ class Lives(RuleBasedStateMachine):
                 assert (is_.state, is_.attempts, is_.requests) == (act.state, act.attempts, act.requests)
                 assert is_.segment == act.segment
         assert {s.id for s in self.store.sessions()} == set(self.world.lives)
+        assert [s.id for s in self.store.walk(page=2)] == sorted(self.world.lives)
         if self.steps % 8 == 0:
             self.held.clear()
             assert self.store.verify().findings == ()

@@ -93,6 +93,24 @@ def table(address: str, name: str) -> sql.Identifier:
 # ---------------------------------------------------------------------- many sessions
 
 
+def test_a_page_of_a_walk_is_one_question_and_found_by_the_indexes(store: Store, exchanges: Callable[..., int]) -> None:
+    names = [f"s{n}" for n in range(12)]
+    for name in names:
+        store.session(name).append([SAID] * 5, key="k")
+    backend, plan = backend_of(store), list[str]()
+
+    one = exchanges(lambda: backend.read(lambda tx: tx.walk(1, "")))
+    many = exchanges(lambda: backend.read(lambda tx: tx.walk(100, "")))
+    with backend._link() as link:
+        link.ask(b"set enable_seqscan = off")  # a table of a few rows is read whole, whatever there is
+        plan += [line for (line,) in link.ask(b"explain (analyze, verbose) " + backend._queries["walk"], "", 100)]
+        link.ask(b"reset enable_seqscan")
+
+    assert many == one
+    assert [line for line in plan if "Seq Scan" in line] == []
+    assert len([line for line in plan if re.search(r"Index Cond: .* > walk", line)]) == 7
+
+
 def test_the_last_numbers_of_many_sessions_are_one_question(store: Store, exchanges: Callable[..., int]) -> None:
     names = [f"s{n}" for n in range(12)]
     for n, name in enumerate(names):

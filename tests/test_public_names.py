@@ -42,7 +42,7 @@ THINGS = {
 }  # fmt: skip
 STORE = {
     "address", "backup", "close", "compactions", "delete", "finish", "forks", "incarnation", "resolve", "scrub",
-    "session", "sessions", "verify",
+    "session", "sessions", "verify", "walk",
 }  # fmt: skip
 SESSION = {
     "alias", "aliases", "append", "cancel", "compact", "compactions", "context", "erase", "facts", "follow", "fork",

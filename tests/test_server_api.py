@@ -99,6 +99,46 @@ def test_sessions_come_with_the_latest_activity_first_in_pages(
     assert first["sessions"][0]["title"] == "what of e?"
 
 
+def walked(client: TestClient, **asked: Any) -> Iterator[list[str]]:
+    """The ids of all sessions, a page at a time."""
+    page = got(client, "/api/sessions", order="id", **asked)
+    while page["next"] is not None:
+        yield [s["id"] for s in page["sessions"]]
+        page = got(client, "/api/sessions", order="id", after=page["next"], **asked)
+    yield [s["id"] for s in page["sessions"]]
+
+
+def test_sessions_are_walked_over_by_id_whatever_is_written_meanwhile(
+    client: TestClient, store: Store, clock: StoppedClock
+) -> None:
+    for name in "abcdef":
+        clock.advance(10)
+        store.session(name).append({"role": "user", "content": f"what of {name}?"})
+
+    pages = []
+    for page in walked(client, limit=2):
+        pages.append(page)
+        clock.advance(10)
+        for name in "fedc"[len(pages) - 1 :]:  # from the back to the front: a list by activity would lose them
+            store.session(name).append({"role": "user", "content": "and then?"})
+        if len(pages) == 2:
+            store.delete("e")
+
+    assert pages == [["a", "b"], ["c", "d"], ["f"]]
+    assert [*walked(client)] == [["a", "b", "c", "d", "f"]]
+
+
+def test_a_walk_by_id_goes_with_no_filter_and_with_no_cursor_of_another_list(client: TestClient, store: Store) -> None:
+    for name in "ab":
+        store.session(name)
+    by_activity = got(client, "/api/sessions", limit=1)["next"]
+
+    for asked in ({"q": "a"}, {"problems": "first"}):
+        assert "order=id" in refused(client.get("/api/sessions", params={"order": "id", **asked}), 422, "Invalid")
+    refused(client.get("/api/sessions", params={"order": "id", "after": by_activity}), 422, "Invalid")
+    refused(client.get("/debug/sessions", params={"after": by_activity}), 422, "Invalid")
+
+
 def test_a_row_says_what_its_session_says(client: TestClient, store: Store, session: Session) -> None:
     session.compact()
 
@@ -790,6 +830,7 @@ def test_an_id_that_cannot_be_one_is_refused_in_words(client: TestClient, id: st
         ("/api/search", {}, "q"),
         ("/api/attach", {}, "session"),
         ("/api/sessions", {"problems": "last"}, "problems"),
+        ("/api/sessions", {"order": "size"}, "order"),
     ],
 )
 def test_a_bad_parameter_is_named(
@@ -809,7 +850,7 @@ def test_an_unknown_parameter_is_ignored_and_an_unknown_field_is_not(client: Tes
 
 @pytest.mark.parametrize("after", ["no cursor", "W10", "WzFd", "eyJhIjoxfQ", "é"])
 def test_a_cursor_of_somebody_else_is_refused(client: TestClient, after: str) -> None:
-    for asked in ({}, {"q": "x"}):
+    for asked in ({}, {"q": "x"}, {"order": "id"}):
         refused(client.get("/api/sessions", params={"after": after, **asked}), 422, "Invalid")
 
 

@@ -340,8 +340,8 @@ class Compactor:
     def _quiet(self, idle: float, model: str | None) -> list[SessionState]:
         """The sessions that upkeep is for, the longest quiet first."""
         now = self._store.journal.backend.read(lambda tx: tx.now)
-        quiet = [s for s in self._store.sessions() if s.touched_at <= now - idle and self._full(s, model)]
-        return quiet[::-1]
+        quiet = [s for s in self._store.walk() if s.touched_at <= now - idle and self._full(s, model)]
+        return sorted(quiet, key=lambda s: (s.touched_at, s.id))
 
     def _full(self, state: SessionState, model: str | None) -> bool:
         """Whether it is worth a closer look. What an unknown model takes is not guessed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,7 +12,7 @@ from types import TracebackType
 from onefold.compaction.policy import Policy
 from onefold.compaction.run import Runner
 from onefold.compaction.summarizers import Summarizer
-from onefold.errors import SessionNotFound, StoreError
+from onefold.errors import SessionNotFound, StoreDamaged, StoreError
 from onefold.journal import marks, privacy
 from onefold.journal.beside import is_folder
 from onefold.journal.contract import Journal
@@ -20,12 +21,15 @@ from onefold.journal.refusals import check_name
 from onefold.journal.seam import Backend, Transaction
 from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.verify import heal, verify
+from onefold.journal.walk import PAGE, walk
 from onefold.model import Clock, Compaction, Deleted, Ids, Keeper, Report, SessionState, random_id, system_clock
 from onefold.session import Session
 from onefold.turn import Tenure
 
 _PAGE, _LARGEST_PAGE = 500, 8_000
-"""Sessions that are listed at a time. A store sorts all of them for each page, so the pages grow."""
+"""Sessions that are listed by activity at a time. A store sorts all of them for each page, so the pages grow."""
+
+log = logging.getLogger("onefold")
 
 
 class Store:
@@ -102,18 +106,46 @@ class Store:
         return self.journal.state(id)
 
     def sessions(self, limit: int | None = None) -> Iterator[SessionState]:
-        """All sessions, the latest activity first."""
+        """Sessions, the latest activity first. It is for looking: one that is written to while the list is read moves
+        to its front, and may be left out. To meet each of them, `walk`."""
         after: tuple[float, str] | None = None
         left, most = limit, _PAGE
+        seen: set[str] = set()
         while left is None or left > 0:
             size = most if left is None else min(most, left)
             most = min(2 * most, _LARGEST_PAGE)
             page = self.journal.backend.read(lambda tx, n=size, a=after: tx.sessions(n, a))  # type: ignore[misc]
-            yield from page
+            new = [state for state in page if state.id not in seen]  # by a clock that was set back one comes again
+            seen.update(state.id for state in new)
+            yield from new
             if len(page) < size:
                 return
             after = (page[-1].touched_at, page[-1].id)
-            left = None if left is None else left - len(page)
+            left = None if left is None else left - len(new)
+
+    def walk(self, after: str = "", *, page: int = PAGE) -> Iterator[SessionState]:
+        """Every session, in the order of ids, those behind `after`; so many are read at a time.
+
+        One that is there before the walk and after it is met once, whatever is written meanwhile; one that is made or
+        deleted meanwhile, once or not at all. Each is as it was when its page was read. A session whose row is missing
+        is mended on the way; one that cannot be is left out, with a warning.
+        """
+        for id, state in walk(self.journal.backend, after, page=page):
+            found = state if state is not None else self._found_again(id)
+            if found is not None:
+                yield found
+
+    def _found_again(self, id: str) -> SessionState | None:
+        """A session whose row is missing; None if it was deleted meanwhile, or cannot be mended."""
+        if not self.journal.backend.read(partial(_has_records, id)):
+            return None  # nothing was ever said in it: `verify` tells of its rows
+        try:
+            return self._looked_over(id)
+        except SessionNotFound:
+            return None
+        except StoreDamaged as error:
+            log.warning("session %r is left out of a walk over all sessions: %s", id, error)
+            return None
 
     def compactions(self, *, open_only: bool = True) -> list[Compaction]:
         """Compactions of all sessions, the longest waiting first."""

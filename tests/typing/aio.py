@@ -25,6 +25,7 @@ async def opening_gives() -> None:
 async def a_store_gives(store: aio.Store) -> None:
     assert_type(await store.session("s"), aio.Session)
     assert_type(store.sessions(), AsyncIterator[onefold.SessionState])
+    assert_type(store.walk("s", page=10), AsyncIterator[onefold.SessionState])
     assert_type(await store.compactions(), list[onefold.Compaction])
     assert_type(await store.verify(), onefold.Report)
     assert_type(store.address, str)

@@ -37,6 +37,7 @@ def a_store_gives(store: Store) -> None:
     assert_type(onefold.open("agent.db", summarizer=later, policy=onefold.Policy(lease=30.0, renew=5.0)), Store)
     assert_type(store.session("s"), Session)
     assert_type(store.sessions(), Iterator[onefold.SessionState])
+    assert_type(store.walk("s", page=10), Iterator[onefold.SessionState])
     assert_type(store.compactions(), list[onefold.Compaction])
     assert_type(store.verify(), onefold.Report)
     assert_type(store.session("s", keeper="agent"), Session)

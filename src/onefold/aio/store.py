@@ -19,6 +19,7 @@ from onefold.aio.summaries import InLoop
 from onefold.aio.threads import Opening, documented, in_thread, reporting
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Summarizer
+from onefold.journal.walk import PAGE
 from onefold.model import Clock, Compaction, Deleted, Ids, Keeper, Report, SessionState, random_id, system_clock
 
 
@@ -61,6 +62,9 @@ class Store:
 
     def sessions(self, limit: int | None = None) -> AsyncIterator[SessionState]:
         return Pages(partial(self._store.sessions, limit))
+
+    def walk(self, after: str = "", *, page: int = PAGE) -> AsyncIterator[SessionState]:
+        return Pages(partial(self._store.walk, after, page=page))
 
     async def compactions(self, *, open_only: bool = True) -> list[Compaction]:
         return await in_thread(partial(self._store.compactions, open_only=open_only))

@@ -3,30 +3,55 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from onefold.cli.options import StoreOption, WrongUse, open_store
-from onefold.cli.output import count, line_on_stderr, plain, raw, refuse
+from onefold.cli.output import as_json, count, line_on_stderr, listed, plain, raw, refuse, send
 from onefold.errors import SessionNotFound
+from onefold.journal.walk import walk
 from onefold.messages import encode
 from onefold.session import Session
 from onefold.store import Store
+
+_NAMED = 5
+"""So many of the sessions that were deleted meanwhile are named."""
+
+
+@dataclass(slots=True)
+class Written:
+    """What an export has in it."""
+
+    sessions: int = 0
+    records: int = 0
+    deleted: list[str] = field(default_factory=list)
+    """Sessions that were deleted while it was written: it has nothing of them, or what was written before that."""
+
+    def words(self) -> str:
+        said = f"{count(self.records, 'record')} of {count(self.sessions, 'session')} written"
+        if not self.deleted:
+            return said
+        more = len(self.deleted) - _NAMED
+        names = listed(repr(id) for id in self.deleted[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+        return f"{said}; {count(len(self.deleted), 'session')} deleted meanwhile, and at most begun here: {names}"
 
 
 def command(
     sessions: Annotated[
         list[str] | None, typer.Argument(metavar="[SESSION]...", help="Sessions' ids.", show_default=False)
     ] = None,
+    *,
     everything: Annotated[bool, typer.Option("--all", help="All sessions of the store.")] = False,
     no_parents: Annotated[bool, typer.Option("--no-parents", help="Forks without the sessions they are of.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Into a new file, not stdout.", show_default=False)
     ] = None,
     store: StoreOption = None,
+    json: Annotated[bool, typer.Option("--json", help="Say what was written as JSON; needs --out.")] = False,
 ) -> None:
     """Writes sessions out as JSON lines.
 
@@ -36,6 +61,10 @@ def command(
     by nothing else. With --out the lines go to a new file; if it exists, nothing is written and the exit code is 1.
     `onefold import` takes it all in again.
 
+    How many records and sessions were written is said on stderr. Others may write meanwhile: with --all each session
+    that is there before and after is written once, as it was when its turn came. One that is deleted meanwhile is no
+    error, and is named.
+
     \b
     Examples:
       onefold export my-session | jq .kind
@@ -43,23 +72,61 @@ def command(
     """
     if bool(sessions) == everything:
         raise WrongUse("name the sessions to export, or --all for all of them; see `onefold export --help`")
+    if json and out is None:
+        raise WrongUse("--json says on stdout what was written, and the records go there; name a file with --out")
     with open_store(store) as opened:
-        ids = sessions or [state.id for state in opened.sessions()]
-        found = parents_first(opened, ids, with_parents=not no_parents)
-        written = 0
+        written = Written()
+        found: Iterable[Session]
+        if sessions:
+            found = parents_first(opened, sessions, with_parents=not no_parents)
+        else:
+            found = all_parents_first(opened, written.deleted)
         with _sink(out) as write:
             for session in found:
-                for line in lines(session):
-                    write(line)
-                    written += 1
-    if out is not None:
-        line_on_stderr(f"{count(written, 'record')} of {count(len(found), 'session')} written to {out}")
+                _write(session, write, written)
+    if json:
+        as_json({"out": str(out), **plain(written)})
+    else:
+        line_on_stderr(written.words() + ("" if out is None else f", to {out}"))
+
+
+def _write(session: Session, write: Callable[[str], object], written: Written) -> None:
+    records = 0
+    try:
+        for line in lines(session):
+            write(line)
+            records += 1
+    except SessionNotFound:
+        written.deleted.append(session.id)
+    else:
+        written.sessions += 1
+    written.records += records
 
 
 def lines(session: Session) -> Iterator[str]:
     """A session's own records, one line each: a fork's begin after the record it was forked at."""
     for record in session.read(session.state.forked_at + 1):
         yield encode({"session": session.id, **plain(record)}) + "\n"
+
+
+def all_parents_first(store: Store, deleted: list[str]) -> Iterator[Session]:
+    """Every session of a store, each once and looked at when its turn comes, in an order in which they can be taken in
+    again. Those that were deleted since they were met are named."""
+    done: set[str] = set()
+    for id, met in walk(store.journal.backend):
+        line: list[Session] = []
+        above: str | None = id
+        while above is not None and above not in done:
+            try:
+                session = store.session(above, create=False)
+                done.add(above)
+                above = (met if met is not None and met.id == above else session.state).parent  # which never changes
+            except SessionNotFound as error:
+                if error.deleted and above == id:
+                    deleted.append(id)
+                break  # a parent that is nobody's past any more; or rows without a record, of which `verify` tells
+            line.append(session)
+        yield from reversed(line)
 
 
 def parents_first(store: Store, ids: list[str], *, with_parents: bool) -> list[Session]:
@@ -85,6 +152,7 @@ def parents_first(store: Store, ids: list[str], *, with_parents: bool) -> list[S
 def _sink(out: Path | None) -> Iterator[Callable[[str], object]]:
     if out is None:
         yield raw
+        send()
         return
     try:
         file = out.open("x", encoding="utf-8", newline="\n")

@@ -154,6 +154,14 @@ def finish() -> None:
         raise
 
 
+def send() -> None:
+    """Sends what is still in the buffer, before somebody is told that it was written."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _reader_left()
+
+
 def _reader_left() -> NoReturn:
     """`onefold show x | head` had enough: that is no failure, and nobody is left to tell."""
     _to_nowhere()

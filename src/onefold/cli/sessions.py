@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from onefold.cli.options import JsonOption, StoreOption, open_store
 from onefold.cli.output import ago, as_json, console, count, plain, safe, say
 from onefold.cli.words import turn_words
+from onefold.errors import SessionNotFound
 from onefold.journal import turns
 from onefold.model import Compaction, Holder, OpenTurn, SessionState
 from onefold.store import Store
@@ -66,9 +68,19 @@ class Found:
         return "; ".join(parts) or self.doing.words(now)
 
 
-def look(store: Store, session: SessionState) -> Found:
-    turn = turns.current(store.journal, session.id) if session.turn else None
-    return Found(session, doing(store, session), turn, fork_kind(store, session))
+def look(store: Store, session: SessionState) -> Found | None:
+    """None for a session that was deleted since it was listed."""
+    try:
+        turn = turns.current(store.journal, session.id) if session.turn else None
+        return Found(session, doing(store, session), turn, fork_kind(store, session))
+    except SessionNotFound:
+        return None
+
+
+def _listed(store: Store, limit: int | None) -> Iterable[SessionState]:
+    if limit is not None:
+        return store.sessions(limit)
+    return sorted(store.walk(), key=lambda state: (state.touched_at, state.id), reverse=True)
 
 
 def fork_kind(store: Store, session: SessionState) -> str | None:
@@ -92,12 +104,15 @@ def command(
     committed, what goes on (an open turn and whose it is, a compaction and who works on it), of which session it is a
     fork, and when something happened last.
 
+    Without --limit each session that is there before and after is listed once, whatever is written meanwhile. With
+    --limit it is for looking: one that is written to meanwhile moves to the front, and may be left out.
+
     \b
     Example:
       onefold sessions --limit 20
     """
     with open_store(store) as opened:
-        found = [look(opened, session) for session in opened.sessions(limit)]
+        found = [seen for state in _listed(opened, limit) if (seen := look(opened, state)) is not None]
         now = opened.journal.backend.read(lambda tx: tx.now)
         address = opened.address
     if json:

@@ -75,5 +75,5 @@ def _progress(store: Store, *, quiet: bool) -> Iterator[Callable[[str, int], Non
 
     columns = (TextColumn("looking at records"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=sum(s.last for s in store.sessions()))
+        task = bar.add_task("", total=sum(s.last - s.forked_at for s in store.walk()))
         yield lambda session, records: bar.update(task, completed=records)

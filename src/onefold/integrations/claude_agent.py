@@ -22,7 +22,7 @@ from claude_agent_sdk.types import (
 from onefold import aio
 from onefold.aio.threads import in_thread
 from onefold.errors import SessionNotFound
-from onefold.integrations.common import Place, StoreOrAddress
+from onefold.integrations.common import Place, StoreOrAddress, below
 from onefold.integrations.handles import Handles
 from onefold.integrations.once import append_new
 from onefold.journal import history
@@ -78,8 +78,12 @@ class OnefoldSessionStore(SessionStore):
             if state.id.count("/") > 1:
                 continue
             key: SessionKey = {"project_key": project_key, "session_id": unquote(state.id.split("/")[1])}
-            session = await store.session(state.id, create=False)
-            folded = fold_session_summary(None, key, await in_thread(partial(_entries, session._session)))
+            try:
+                session = await store.session(state.id, create=False)
+                entries = await in_thread(partial(_entries, session._session))
+            except SessionNotFound:
+                continue  # deleted since it was met
+            folded = fold_session_summary(None, key, entries)
             summaries.append({**folded, "mtime": _mtime(state)})
         return summaries
 
@@ -107,7 +111,7 @@ class OnefoldSessionStore(SessionStore):
 
     async def _below(self, id: str) -> list[SessionState]:
         store = await self._place.store()
-        return [state async for state in store.sessions() if state.id.startswith(f"{id}/")]
+        return [state async for state in below(store, id)]
 
 
 def session_id(key: SessionKey) -> str:

@@ -4,7 +4,7 @@ asks a framework's own model, and how a provider says that a context is too long
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from onefold.compaction.policy import Policy
 from onefold.compaction.prompt import Prompt
 from onefold.compaction.summarizers import Material, Summarizer
 from onefold.errors import OutcomeUnknown, StoreError, SummarizerFailed
-from onefold.model import Appended, Ids, Json, Summary, random_id, system_clock
+from onefold.model import Appended, Ids, Json, SessionState, Summary, random_id, system_clock
 from onefold.store import Store, open
 from onefold.summarizers.asking import Asking, End, Heard, Usage
 from onefold.summarizers.line import Line
@@ -71,6 +71,15 @@ class Place:
                 self._own = open(self._address, policy=self._policy)
                 self._store = aio.Store(self._own)
             return self._store
+
+
+async def below(store: aio.Store, id: str) -> AsyncIterator[SessionState]:
+    """The sessions whose ids go on with a slash after this one: each once, whatever is written meanwhile."""
+    start = f"{id}/"
+    async for state in store.walk(start):
+        if not state.id.startswith(start):
+            return
+        yield state
 
 
 class Writer(Protocol):

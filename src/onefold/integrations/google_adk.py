@@ -7,7 +7,8 @@ is in no journal. It is derived from the segment in force whenever a session is 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,13 +32,13 @@ from onefold import Context, Policy, aio
 from onefold.aio.threads import in_thread
 from onefold.compaction.summarizers import Material, Summarizer
 from onefold.errors import KeyConflict, Moved, OnefoldError, OutcomeUnknown, SessionNotFound, SummarizerFailed
-from onefold.integrations.common import Place, StoreOrAddress, Told, by_model
+from onefold.integrations.common import Place, StoreOrAddress, Told, below, by_model
 from onefold.integrations.handles import Handles
 from onefold.journal import view
 from onefold.journal.seam import Transaction
 from onefold.messages import convert
 from onefold.messages.codecs import OPENAI_CHAT
-from onefold.model import MESSAGE, Appended, Ids, Json, Record, SessionState, Summary, random_id
+from onefold.model import MESSAGE, Appended, Ids, Json, Record, Summary, random_id
 from onefold.session import Session as Handle
 
 FORMAT = "google-adk"
@@ -110,12 +111,15 @@ class OnefoldSessionService(BaseSessionService):
         return session
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """The latest activity last, without events."""
+        """All of them, the latest activity last, without events."""
         found: list[Session] = []
-        async for state in self._sessions(app_name):
+        store = await self._place.store()
+        async for state in below(store, journal_id(app_name, *(() if user_id is None else (user_id,)))):
+            if state.id.count("/") != 2:
+                continue  # what a user's sessions share
             user, id = (unquote(part) for part in state.id.split("/")[1:])
-            if user_id in (None, user) and (handle := await self._found(app_name, user, id)) is not None:
-                found.append(await self._read(app_name, user, id, handle))
+            with suppress(SessionNotFound):  # it may be deleted since it was met
+                found.append(await self._read(app_name, user, id, await store.session(state.id, create=False)))
         found.sort(key=lambda s: (s.last_update_time, s.user_id, s.id))
         return ListSessionsResponse(sessions=found)
 
@@ -207,12 +211,6 @@ class OnefoldSessionService(BaseSessionService):
         if shown is not None:
             shown.seen.remember(session)
         return session
-
-    async def _sessions(self, app: str) -> AsyncIterator[SessionState]:
-        start = f"{quote(app, safe='')}/"
-        async for state in (await self._place.store()).sessions():
-            if state.id.startswith(start) and state.id.count("/") == 2:
-                yield state
 
     async def _handle(self, *of: str) -> aio.Session:
         id = journal_id(*of)

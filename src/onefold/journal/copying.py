@@ -15,6 +15,7 @@ from onefold.journal import fold, view
 from onefold.journal.contract import Journal
 from onefold.journal.rows import DictRows
 from onefold.journal.seam import Backend, Taken, Transaction
+from onefold.journal.walk import walk
 from onefold.messages import encode
 from onefold.model import (
     ALIAS,
@@ -256,14 +257,15 @@ def wanted(source: Backend, names: Sequence[str] = ()) -> list[Wanted]:
     """The sessions to copy, parents before their forks, and how far: to where they are now. Of names given, any id that
     a session is known by; forks bring their parents."""
     found: dict[str, Wanted] = {}
-    for id in [source.read(partial(_named, name)) for name in names] or source.journaled():
+    for id in [source.read(partial(_named, name)) for name in names] or (met for met, _ in walk(source)):
         line: list[str] = []
         above: str | None = id
         while above is not None and above not in found and above not in line:
             line.append(above)
             above = source.read(partial(_parent, above))
         for session in reversed(line):
-            found[session] = source.read(partial(_want, session))
+            if (want := source.read(partial(_want, session))) is not None:
+                found[session] = want
     for one in found.values():
         if one.parent in found and not one.alone:
             parent = found[one.parent]  # which may have been looked at before the fork was made
@@ -282,7 +284,8 @@ def copy(
         else:
             done = _copy_one(source, target, one, same, seen, dry_run=dry_run)
         same[one.session] = done.same
-        yield done
+        if done.new or done.there or not source.read(partial(_is_deleted, one.session)):
+            yield done  # else it was deleted before anything of it was copied, and is buried with the others
 
 
 def bury(source: Backend, target: Journal | None, *, dry_run: bool = False) -> Iterator[Buried]:
@@ -506,13 +509,20 @@ def _parent(session: str, tx: Transaction) -> str | None:
     return state.parent if state is not None and state.parent and tx.session(state.parent) is not None else None
 
 
-def _want(session: str, tx: Transaction) -> Wanted:
+def _want(session: str, tx: Transaction) -> Wanted | None:
+    """None for a session that was deleted since it was found."""
     state = tx.session(session)
+    if state is None and tx.deleted(session) == session:
+        return None
     if state is None or not tx.looks_right(session):
         said = f"session {session!r} is not what its journal says in the source; mend it there: `onefold verify --fix`"
         return Wanted(session, trouble=said)
     alone = state.parent is not None and tx.session(state.parent) is None
     return Wanted(session, state.forked_at + 1, state.last, state.parent, alone)
+
+
+def _is_deleted(session: str, tx: Transaction) -> bool:
+    return tx.deleted(session) == session
 
 
 def _stands(one: Wanted, tx: Transaction) -> int:

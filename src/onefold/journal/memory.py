@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -65,13 +66,26 @@ class Room:
         self.leases = MemoryLeases()
         self.turn_leases = MemoryLeases()
         self.tombstones: dict[str, str] = {}
+        self.ids: list[str] = []
+        """Of all shelves, in order."""
+
+    def put(self, session: str, shelf: Shelf) -> None:
+        bisect.insort(self.ids, session)
+        self.shelves[session] = shelf
+
+    def take(self, session: str) -> Shelf | None:
+        shelf = self.shelves.pop(session, None)
+        if shelf is not None:
+            del self.ids[bisect.bisect_left(self.ids, session)]
+        return shelf
 
 
 class MemoryTransaction:
     def __init__(self, room: Room, now: float) -> None:
         self._room = room
         self._shelves = room.shelves
-        self._before = {id: len(s.records) for id, s in room.shelves.items()}
+        self._before: dict[str, int | None] = {}
+        """How many records the sessions had that it wrote to; None for one that was not there."""
         self._undo: list[Callable[[], None]] = []
         self.leases = room.leases
         self.turn_leases = room.turn_leases
@@ -80,18 +94,18 @@ class MemoryTransaction:
     def roll_back(self) -> None:
         while self._undo:
             self._undo.pop()()
-        for id in list(self._shelves):
-            if id not in self._before:
-                del self._shelves[id]
+        for id, before in self._before.items():
+            if before is None:
+                self._room.take(id)
                 continue
             shelf = self._shelves[id]
-            del shelf.records[self._before[id] :]
+            del shelf.records[before:]
             while shelf.rows.undo:
                 shelf.rows.undo.pop()()
 
     def end(self) -> None:
-        for shelf in self._shelves.values():
-            shelf.rows.undo.clear()
+        for id in self._before:
+            self._shelf(id).rows.undo.clear()
 
     def usable(self) -> bool:
         return True
@@ -99,8 +113,17 @@ class MemoryTransaction:
     def _shelf(self, session: str) -> Shelf:
         return self._shelves.get(session) or Shelf()
 
+    def _changing(self, session: str) -> Shelf:
+        """A session that is written to, there already or not."""
+        shelf = self._shelves.get(session)
+        self._before.setdefault(session, None if shelf is None else len(shelf.records))
+        if shelf is None:
+            shelf = Shelf()
+            self._room.put(session, shelf)
+        return shelf
+
     def add(self, session: str, record: Record, data: str) -> None:
-        self._shelves.setdefault(session, Shelf()).records.append((record, data))
+        self._changing(session).records.append((record, data))
 
     def record(self, session: str, number: int) -> Record | None:
         found = self.records(session, number, number + 1, 1)
@@ -137,7 +160,7 @@ class MemoryTransaction:
         return shelf.first + len(shelf.records) - 1
 
     def rewrite(self, session: str, record: Record, data: str) -> None:
-        shelf = self._shelves[session]
+        shelf = self._changing(session)
         place = record.number - shelf.first
         before = shelf.records[place]
         self._undo.append(lambda: shelf.records.__setitem__(place, before))
@@ -147,12 +170,16 @@ class MemoryTransaction:
         return self._shelf(session).rows.derived.state
 
     def put_session(self, state: SessionState) -> None:
-        self._shelves.setdefault(state.id, Shelf()).rows.put_session(state)
+        self._changing(state.id).rows.put_session(state)
 
     def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]:
         states = [s.rows.derived.state for s in self._shelves.values()]
         known = sorted((s for s in states if s is not None), key=lambda s: (s.touched_at, s.id), reverse=True)
         return [s for s in known if after is None or (s.touched_at, s.id) < after][:limit]
+
+    def walk(self, limit: int, after: str) -> list[tuple[str, SessionState | None]]:
+        begins = bisect.bisect_right(self._room.ids, after)
+        return [(id, self.session(id)) for id in self._room.ids[begins : begins + limit]]
 
     def lasts(self, sessions: Sequence[str]) -> dict[str, int]:
         states = (self.session(session) for session in sessions)
@@ -172,13 +199,13 @@ class MemoryTransaction:
         return list(self._shelf(session).rows.derived.segments.values())
 
     def add_segment(self, session: str, segment: Segment) -> None:
-        self._shelves[session].rows.add_segment(session, segment)
+        self._changing(session).rows.add_segment(session, segment)
 
     def compaction(self, session: str, id: str) -> Compaction | None:
         return self._shelf(session).rows.compaction(session, id)
 
     def put_compaction(self, compaction: Compaction) -> None:
-        self._shelves[compaction.session].rows.put_compaction(compaction)
+        self._changing(compaction.session).rows.put_compaction(compaction)
 
     def compactions(self, session: str | None, *, open_only: bool) -> list[Compaction]:
         shelves = self._shelves.values() if session is None else [self._shelf(session)]
@@ -195,13 +222,13 @@ class MemoryTransaction:
         return {key: use for key in keys if (use := self.key(session, key)) is not None}
 
     def put_key(self, session: str, key: str, use: KeyUse) -> None:
-        self._shelves[session].rows.put_key(session, key, use)
+        self._changing(session).rows.put_key(session, key, use)
 
     def add_input(self, session: str, number: int) -> None:
-        self._shelves[session].rows.add_input(session, number)
+        self._changing(session).rows.add_input(session, number)
 
     def drop_input(self, session: str, number: int) -> None:
-        self._shelves[session].rows.drop_input(session, number)
+        self._changing(session).rows.drop_input(session, number)
 
     def next_input(self, session: str) -> int | None:
         return min(self._shelf(session).rows.derived.inputs, default=None)
@@ -212,7 +239,7 @@ class MemoryTransaction:
     def add_alias(self, session: str, alias: str) -> None:
         if self.owner(alias) is not None:
             raise Taken(f"a session is known by {alias!r} already")
-        self._shelves[session].rows.add_alias(session, alias)
+        self._changing(session).rows.add_alias(session, alias)
 
     def owner(self, alias: str) -> str | None:
         return next((id for id, s in self._shelves.items() if alias in s.rows.derived.aliases), None)
@@ -222,11 +249,11 @@ class MemoryTransaction:
         return [s for s in states if s is not None and s.parent == session]
 
     def wipe(self, session: str, ids: Sequence[str]) -> None:
-        shelf, stones = self._shelves.pop(session, None), dict(self._room.tombstones)
+        shelf, stones = self._room.take(session), dict(self._room.tombstones)
 
         def back() -> None:
             if shelf is not None:
-                self._shelves[session] = shelf
+                self._room.put(session, shelf)
             self._room.tombstones = stones
 
         self._undo.append(back)
@@ -248,7 +275,7 @@ class MemoryTransaction:
         return self._shelf(session).rows.derived
 
     def replace(self, session: str, derived: Derived) -> None:
-        self._shelves[session].rows = DictRows(derived)
+        self._changing(session).rows = DictRows(derived)
 
 
 class MemoryBackend:
@@ -291,10 +318,6 @@ class MemoryBackend:
         with self._changed:
             self._changed.wait_for(lambda: self._version != version or self._closed, timeout)
             self._check_open()
-
-    def journaled(self) -> Iterator[str]:
-        self._check_open()
-        return iter(list(self._room.shelves))
 
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
         return []

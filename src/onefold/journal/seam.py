@@ -106,7 +106,14 @@ class Transaction(Rows, Protocol):
     # what is derived from it
     def session(self, session: str) -> SessionState | None: ...
     def put_session(self, state: SessionState) -> None: ...
-    def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]: ...
+    def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]:
+        """A page of them, the latest activity first. From one transaction to the next sessions move in that order: to
+        meet each of them, ask for all at once, or `walk`."""
+
+    def walk(self, limit: int, after: str) -> list[tuple[str, SessionState | None]]:
+        """A page of every session that has a record or a derived row, in the order of ids, with its state; None if its
+        row is missing. The next page begins after the last id of this one, whatever was written in between."""
+
     def lasts(self, sessions: Sequence[str]) -> dict[str, int]:
         """The last numbers of several sessions, all at once. A session that is not there is left out."""
 
@@ -178,9 +185,6 @@ class Backend(Protocol):
 
     def wait(self, version: int, timeout: float) -> None:
         """Returns once the version is no longer this one, or after `timeout` seconds."""
-
-    def journaled(self) -> Iterator[str]:
-        """Every session that has a record or a derived row."""
 
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
         """What is wrong with the store as a whole: (found, expected, mended)."""

@@ -86,6 +86,10 @@ class BadCursor(errors.OnefoldError):
     """A cursor that this server did not give out."""
 
 
+class BadCombination(errors.OnefoldError):
+    """Parameters that say two different things."""
+
+
 class TryLater(errors.NotNow):
     """Somebody else is at it, and one at a time is enough."""
 
@@ -105,6 +109,8 @@ def refusal(error: errors.OnefoldError, now: float) -> Response:
         return answer(404, "NotFound", str(error))
     if isinstance(error, BadCursor):
         return answer(422, "Invalid", str(error), "take the cursor from the last answer, or begin without one")
+    if isinstance(error, BadCombination):
+        return answer(422, "Invalid", str(error), "leave one of them out")
     status, remedy = next((code, remedy) for kind, code, remedy in _STATUS if isinstance(error, kind))
     kind = "Refused" if type(error) is errors.OnefoldError else type(error).__name__
     headers = {}

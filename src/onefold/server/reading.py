@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Annotated, Literal, TypeAlias
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -29,7 +30,7 @@ from onefold.server.asking import (
     write_cursor,
 )
 from onefold.server.curve import curve
-from onefold.server.errors import DECLARED, NotThere, TryLater
+from onefold.server.errors import DECLARED, BadCombination, NotThere, TryLater
 from onefold.server.shapes import (
     AttachJson,
     CompactionsJson,
@@ -77,12 +78,22 @@ def json(value: Json, status: int = 200) -> Response:
 @router.get("/api/sessions", response_model=SessionsJson, operation_id="sessions")
 def sessions(
     desk: AtDesk,
+    *,
     limit: LimitParam = 100,
     after: AfterParam = None,
     q: Annotated[str, Query(max_length=200, description="Part of an id or of a title.")] = "",
     problems: Annotated[Literal["first"] | None, Query(description="Those with problems before all others.")] = None,
+    order: Annotated[
+        Literal["activity", "id"], Query(description="By `id` is for walking over all of them, without q and problems.")
+    ] = "activity",
 ) -> Response:
-    """The sessions, the latest activity first."""
+    """The sessions, the latest activity first. That is for looking: one that is written to while somebody turns the
+    pages moves to the front, and may be left out. In the order of ids each that is there before and after is met once,
+    whatever is written meanwhile."""
+    if order == "id":
+        if q.strip() or problems is not None:
+            raise BadCombination("order=id walks over all sessions; q and problems pick some of them, by activity")
+        return json(_walked(desk, desk.page(limit), after))
     if q.strip() or problems is not None:
         return json(_picked(desk, desk.page(limit), after, q.strip(), first=problems is not None))
     total = len(desk.roster.states())
@@ -99,6 +110,23 @@ def sessions(
         }
 
     return json(desk.store.journal.backend.read(look))
+
+
+def _walked(desk: Desk, limit: int, after: str | None) -> SessionsJson:
+    (place,) = read_cursor(after, str) or ("",)
+    total = len(desk.roster.states())
+    met = [state.id for state in islice(desk.store.walk(place, page=limit), limit)]
+
+    def look(tx: Transaction) -> SessionsJson:
+        found = [s for id in met if (s := tx.session(id)) is not None]
+        return {
+            "sessions": [row(desk, tx, s) for s in found],
+            "next": write_cursor(met[-1]) if len(met) == limit else None,
+            "total": total,
+            "complete": True,
+        }
+
+    return desk.store.journal.backend.read(look)
 
 
 def _picked(desk: Desk, limit: int, after: str | None, q: str, *, first: bool) -> SessionsJson:
@@ -149,15 +177,15 @@ def _troubled(desk: Desk, tx: Transaction, state: SessionState) -> bool:
 
 @router.get("/debug/sessions", response_model=SnapshotsJson, operation_id="debug_sessions")
 def debug_sessions(desk: AtDesk, limit: LimitParam = 100, after: AfterParam = None) -> Response:
-    """Every session's snapshot, in pages."""
-    place = read_cursor(after, float, str)
+    """Every session's snapshot, in pages, in the order of ids."""
+    (place,) = read_cursor(after, str) or ("",)
+    size = desk.page(limit)
+    met = [state.id for state in islice(desk.store.walk(place, page=size), size)]
 
     def look(tx: Transaction) -> SnapshotsJson:
-        found = tx.sessions(desk.page(limit), place)
-        more = len(found) == desk.page(limit)
         return {
-            "sessions": [snapshot(desk, tx, s) for s in found],
-            "next": write_cursor(found[-1].touched_at, found[-1].id) if more else None,
+            "sessions": [snapshot(desk, tx, s) for id in met if (s := tx.session(id)) is not None],
+            "next": write_cursor(met[-1]) if len(met) == size else None,
         }
 
     return json(desk.store.journal.backend.read(look))

@@ -15,7 +15,7 @@ from onefold.model import Ranges, SessionState
 from onefold.server.shaping import read_as
 
 _PAGE = 100
-_LARGE_PAGE = 5_000
+_ALL = 1 << 62
 _MARGIN = 5.0
 """Seconds by which the clocks of two writers may differ without a session being overlooked."""
 _ANEW = 60.0
@@ -50,13 +50,9 @@ class Roster:
             return self._order
 
     def _read_anew(self) -> bool:
+        """All at once, in one transaction: from one to the next they move."""
         self._complete = time.monotonic()
-        states: dict[str, SessionState] = {}
-        after: tuple[float, str] | None = None
-        while page := self._page(after, _LARGE_PAGE):
-            states |= {s.id: s for s in page}
-            after = (page[-1].touched_at, page[-1].id)
-        self._states = states
+        self._states = {s.id: s for s in self._page(None, _ALL)}
         return True
 
     def _catch_up(self) -> bool:

@@ -117,7 +117,7 @@ def play(store: str, pace: float, narrator: Narrator) -> Iterator[Played]:
 
 
 def _free_name(store: Store) -> str:
-    taken = {state.id for state in store.sessions()}
+    taken = {state.id for state in store.walk()}
     return "demo" if "demo" not in taken else f"demo-{random_id()[:6]}"
 
 

@@ -104,18 +104,6 @@ class PostgresBackend:
         self._watch.wait(version, timeout)
         self._check_open()
 
-    def journaled(self) -> Iterator[str]:
-        found: str | None = ""
-        while found is not None:
-            found = self._patiently(lambda held, after=found: self._next(after))  # type: ignore[misc]
-            if found is not None:
-                yield found
-
-    def _next(self, after: str) -> str | None:
-        with self._link() as link:
-            found: str | None = link.send([(self._queries["journaled"], {"s": after})])[0][0][0]
-            return found
-
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
         with self._translated(), self._link() as link:
             found = schema.warnings(link, self._shape)

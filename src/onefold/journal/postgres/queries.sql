@@ -309,16 +309,26 @@ on conflict (session) do update set turn = excluded.turn, fence = excluded.fence
 -- drop_turn_lease: nobody is left alone any more.
 delete from onefold.turn_leases where session = %s;
 
--- journaled: every session that has a record or a derived row, one after another.
-select min(id) from (
-  select (select session from onefold.records where session > %(s)s order by session limit 1) as id
-  union all select (select id from onefold.sessions where id > %(s)s order by id limit 1)
-  union all select (select session from onefold.segments where session > %(s)s order by session limit 1)
-  union all select (select session from onefold.compactions where session > %(s)s order by session limit 1)
-  union all select (select session from onefold.keys where session > %(s)s order by session limit 1)
-  union all select (select session from onefold.inputs where session > %(s)s order by session limit 1)
-  union all select (select min(session) from onefold.names where session > %(s)s and kind = 'alias')
-) as next;
+-- walk: a page of all sessions with a record or a derived row, by their ids, from one to the next through the indexes.
+with recursive walk (id, nth) as (
+  select %s::text collate "C", 0
+  union all
+  select (
+    select min(next) from (
+      select (select session from onefold.records where session > walk.id order by session limit 1) as next
+      union all select (select id from onefold.sessions where id > walk.id order by id limit 1)
+      union all select (select session from onefold.segments where session > walk.id order by session limit 1)
+      union all select (select session from onefold.compactions where session > walk.id order by session limit 1)
+      union all select (select session from onefold.keys where session > walk.id order by session limit 1)
+      union all select (select session from onefold.inputs where session > walk.id order by session limit 1)
+      union all select (select min(session) from onefold.names where session > walk.id and kind = 'alias')
+    ) as each
+  ), nth + 1 from walk where walk.id is not null and nth < %s
+)
+select walk.id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open,
+  pending, failures, failed_tokens, turn, parent, forked_at, aliases, paid, rests, limits, "window", seal
+from walk left join onefold.sessions on sessions.id = walk.id
+where nth > 0 and walk.id is not null order by nth;
 
 -- tables: the names of all tables in the store's schema, to see whether a part is missing.
 select relname from pg_class where relnamespace = to_regnamespace(%s) and relkind in ('r', 'p');

@@ -289,6 +289,10 @@ class PostgresTransaction:
     def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]:
         return [SessionState(*row[:-1]) for row in self.run("sessions", *(after or _LAST), limit)]
 
+    def walk(self, limit: int, after: str) -> list[tuple[str, SessionState | None]]:
+        rows = self.run("walk", after, limit)
+        return [(row[0], SessionState(*row[:-1]) if row[1] is not None else None) for row in rows]
+
     def lasts(self, sessions: Sequence[str]) -> dict[str, int]:
         return dict(self.run("lasts", list(sessions)))
 

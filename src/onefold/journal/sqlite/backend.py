@@ -138,15 +138,6 @@ class SqliteBackend:
         self._watch.wait(version, timeout)
         self._check_open()
 
-    def journaled(self) -> Iterator[str]:
-        found: str | None = ""
-        while found is not None:
-            with self._translated(), self._readers.one() as connection:
-                row: Any = connection.execute(queries()["journaled"], (found,)).fetchall()[0]
-            found = row[0]
-            if found is not None:
-                yield found
-
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
         with self._translated(), self._readers.one() as connection:
             found = [(line, "ok", False) for (line,) in connection.execute("pragma quick_check") if line != "ok"]

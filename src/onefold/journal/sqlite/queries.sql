@@ -221,16 +221,26 @@ select session from tombstones where id = ?;
 -- tombstones: a page of all ids of deleted sessions.
 select id, session from tombstones where id > ? order by id limit ?;
 
--- journaled: every session that has a record or a derived row, one after another.
-select min(id) from (
-  select (select session from journals where session > ?1 order by session limit 1) as id
-  union all select (select id from sessions where id > ?1 order by id limit 1)
-  union all select (select session from segments where session > ?1 order by session limit 1)
-  union all select (select session from compactions where session > ?1 order by session limit 1)
-  union all select (select session from keys where session > ?1 order by session limit 1)
-  union all select (select session from inputs where session > ?1 order by session limit 1)
-  union all select (select session from aliases where session > ?1 order by session limit 1)
-);
+-- walk: a page of all sessions with a record or a derived row, by their ids, from one to the next through the indexes.
+with recursive walk (id, nth) as (
+  select ?1, 0
+  union all
+  select (
+    select min(next) from (
+      select (select session from journals where session > walk.id order by session limit 1) as next
+      union all select (select id from sessions where id > walk.id order by id limit 1)
+      union all select (select session from segments where session > walk.id order by session limit 1)
+      union all select (select session from compactions where session > walk.id order by session limit 1)
+      union all select (select session from keys where session > walk.id order by session limit 1)
+      union all select (select session from inputs where session > walk.id order by session limit 1)
+      union all select (select session from aliases where session > walk.id order by session limit 1)
+    )
+  ), nth + 1 from walk where walk.id is not null and nth < ?2
+)
+select walk.id, created_at, touched_at, last, head, cut, messages, tokens, segments, compactions, committed, open,
+  pending, failures, failed_tokens, turn, parent, forked_at, aliases, paid, rests, limits, "window", seal
+from walk left join sessions on sessions.id = walk.id
+where nth > 0 and walk.id is not null order by nth;
 
 -- tables: the names of all tables, to see whether a part is missing.
 select name from sqlite_schema where type = 'table';

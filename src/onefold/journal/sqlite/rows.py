@@ -203,9 +203,18 @@ class SqliteTransaction:
         )
 
     def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]:
-        rows = self.run("sessions", *(after or _LAST), limit)
-        self.known.sids.update(self.run("journals", encode([row[0] for row in rows])))
+        rows = self._listed("sessions", *(after or _LAST), limit)
         return [self._caught_up(row)._replace(touched_at=row[2]) for row in rows]  # by which they are in order
+
+    def walk(self, limit: int, after: str) -> list[tuple[str, SessionState | None]]:
+        rows = self._listed("walk", after, limit)
+        return [(row[0], self._caught_up(row) if row[1] is not None else None) for row in rows]
+
+    def _listed(self, query: str, *bindings: Any) -> list[Any]:
+        """Rows of several sessions, after one look for all their numbers in this store."""
+        rows = self.run(query, *bindings)
+        self.known.sids.update(self.run("journals", encode([row[0] for row in rows])))
+        return rows
 
     def lasts(self, sessions: Sequence[str]) -> dict[str, int]:
         states = (self.session(session) for session in sessions)
