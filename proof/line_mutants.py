@@ -151,7 +151,7 @@ LINES: tuple[Line, ...] = (
     ),
     Line(
         _WORKER,
-        "if claim.attempt > 1 and self._taken_over(claim.session, claim.compaction):",
+        "if claim.takes_over:",
         "if claim.attempt > 1:",
         _WORKERS,
         "test_what_was_left_without_a_word_is_counted_as_taken_over_and_what_failed_is_not",
