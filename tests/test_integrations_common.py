@@ -4,7 +4,8 @@ framework's model."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -13,6 +14,7 @@ import pytest
 import onefold
 from onefold import aio
 from onefold.integrations.common import Place, Told, append, by_model, overflowed
+from onefold.integrations.recorded import Recorded
 from onefold.model import Appended, Json
 from tests.helpers import quick
 from tests.model_server import material
@@ -95,6 +97,73 @@ async def test_an_append_whose_outcome_is_unknown_is_said_again_with_its_key() -
 async def test_an_append_that_cannot_be_told_twice_says_so() -> None:
     with pytest.raises(onefold.OutcomeUnknown):
         await append(Unsure(2), [{}], "json")
+
+
+# ---------------------------------------------------------------------- what a framework recorded
+
+
+@dataclass
+class Said:
+    """A message of a framework."""
+
+    kind: str
+    parts: list[str]
+    timestamp: int | None = None
+    run_id: str | None = "this"
+
+
+def story() -> tuple[Recorded[Said], list[Said]]:
+    """A run that was asked, answered with a call, and has the result in its list, which others are to have next."""
+    recorded: Recorded[Said] = Recorded("this")
+    messages = [Said("request", ["Why?"], 1), Said("response", ["call"], 2)]
+    assert recorded.new(messages) == messages
+    messages.append(Said("request", ["result"], 3))
+    assert recorded.new(messages) == messages[2:]
+    recorded.hand_out(messages[-1])
+    return recorded, messages
+
+
+def kept(messages: list[Said]) -> list[Said]:
+    return messages[-1:]
+
+
+def copied(messages: list[Said]) -> list[Said]:
+    return [replace(m, parts=["####"]) for m in messages]
+
+
+def made_anew(messages: list[Said]) -> list[Said]:
+    return [Said("request", ["Ah."], run_id=None), *messages[:-1], replace(messages[-1], parts=["####"], timestamp=9)]
+
+
+def left_alone(messages: list[Said]) -> list[Said]:
+    return messages
+
+
+@pytest.mark.parametrize("rewritten", [left_alone, kept, copied, made_anew])
+def test_what_a_framework_adds_is_new_once_whatever_others_make_of_its_list(
+    rewritten: Callable[[list[Said]], list[Said]],
+) -> None:
+    recorded, messages = story()
+    answer = Said("response", ["Because."], 2)  # a provider that counts in seconds
+
+    messages[:] = [*rewritten(messages), answer]
+
+    assert recorded.new(messages) == [answer]
+    assert recorded.new(messages) == []
+    messages.append(Said("request", ["And?"], 4))
+    assert recorded.new(messages) == messages[-1:]
+
+
+@pytest.mark.parametrize("grown", [left_alone, lambda messages: [replace(m) for m in messages]])
+def test_what_is_added_to_a_request_while_it_is_prepared_is_new_too(grown: Callable[[list[Said]], list[Said]]) -> None:
+    recorded, messages = story()
+    answer, late = Said("response", ["Because."], 5), Said("request", ["Oh."], 4)
+
+    messages[:] = grown(messages)
+    messages[-1].parts = [*messages[-1].parts, "Be quick."]
+    messages += [late, answer]
+
+    assert recorded.new(messages) == [replace(messages[2], parts=["Be quick."]), late, answer]
 
 
 # ---------------------------------------------------------------------- summaries by a framework's model
