@@ -14,7 +14,9 @@ import pytest
 import onefold
 from onefold import aio
 from onefold.integrations.common import Place, Told, append, by_model, overflowed
+from onefold.integrations.once import append_new
 from onefold.integrations.recorded import Recorded
+from onefold.messages import codec
 from onefold.model import Appended, Json
 from tests.helpers import quick
 from tests.model_server import material
@@ -97,6 +99,38 @@ async def test_an_append_whose_outcome_is_unknown_is_said_again_with_its_key() -
 async def test_an_append_that_cannot_be_told_twice_says_so() -> None:
     with pytest.raises(onefold.OutcomeUnknown):
         await append(Unsure(2), [{}], "json")
+
+
+# ---------------------------------------------------------------------- messages with ids of their own
+
+
+def answered(words: str, at: str, *more: str) -> Json:
+    calls = [{"name": "look", "args": {"at": at}, "id": id, "type": "tool_call"} for id in more]
+    return {"type": "ai", "data": {"type": "ai", "id": "a", "content": words, "tool_calls": calls}}
+
+
+def result(words: str) -> Json:
+    return {"type": "tool", "data": {"type": "tool", "id": "r", "content": words, "tool_call_id": "c"}}
+
+
+def test_a_message_that_was_changed_is_written_again_but_never_a_call_or_a_result() -> None:
+    with onefold.open("memory:") as store:
+        session = store.session("s")
+        for key, body in (
+            ("a", answered("I see.", "the door")),
+            ("a", answered("I look.", "the door", "c")),  # a change that makes a call
+            ("a", answered("I look.", "the gate", "c")),  # the same call, changed
+            ("r", result("open")),
+            ("r", result("(cut)")),
+            ("a", answered("I see nothing.", "the door")),
+        ):
+            append_new(session, [(key, body)], "langchain", changes=True)
+
+        kept = [r.body["data"] for r in session.read() if r.kind == "message"]
+        assert [data["content"] for data in kept] == ["I see.", "I look.", "open", "I see nothing."]
+        assert [data["tool_calls"][0]["args"] for data in kept if data.get("tool_calls")] == [{"at": "the door"}]
+        closed = [id for m in session.context().messages for id in codec("langchain").header(m).closes]
+        assert closed == ["c"]
 
 
 # ---------------------------------------------------------------------- what a framework recorded
