@@ -13,7 +13,7 @@ import pytest
 
 import onefold
 from onefold import aio
-from onefold.integrations.common import Place, Told, append, by_model, overflowed
+from onefold.integrations.common import Place, Told, append, by_model, latest, overflowed
 from onefold.integrations.once import append_new
 from onefold.integrations.recorded import Recorded
 from onefold.messages import codec
@@ -99,6 +99,33 @@ async def test_an_append_whose_outcome_is_unknown_is_said_again_with_its_key() -
 async def test_an_append_that_cannot_be_told_twice_says_so() -> None:
     with pytest.raises(onefold.OutcomeUnknown):
         await append(Unsure(2), [{}], "json")
+
+
+# ---------------------------------------------------------------------- the latest so many
+
+ITEMS: list[Json] = [
+    {"role": "user", "content": "Why?"},
+    {"type": "reasoning", "summary": []},
+    {"type": "function_call", "call_id": "a", "name": "read", "arguments": "{}"},
+    {"type": "function_call", "call_id": "b", "name": "read", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "a", "output": "1"},
+    {"role": "user", "content": "Wait."},
+    {"type": "function_call_output", "call_id": "b", "output": "2"},
+    {"role": "assistant", "content": "So."},
+    {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"},
+    {"role": "user", "content": "And?"},
+]
+
+
+@pytest.mark.parametrize(
+    ("most", "given"),
+    [(0, ()), (1, (9,)), (2, (8, 9)), (3, (7, 8, 9)), (4, (7, 8, 9)), (5, (5, 7, 8, 9)), (6, (5, 7, 8, 9))]
+    + [(most, (5, 7, 8, 9)) for most in (7, 8)]
+    + [(most, tuple(range(10 - most, 10))) for most in (9, 10)]
+    + [(11, tuple(range(10)))],
+)
+def test_the_latest_so_many_have_no_part_of_what_belongs_together(most: int, given: tuple[int, ...]) -> None:
+    assert latest(ITEMS, most, "openai-responses") == [ITEMS[n] for n in given]
 
 
 # ---------------------------------------------------------------------- messages with ids of their own
