@@ -31,7 +31,7 @@ test-agents: $(DEV) ## Test against the real agents and their clients; installs 
 	$(BIN)/python -m real.programs
 	$(BIN)/python -m pytest real $(ARGS)
 
-test-integrations: $(DEV) ## Test with each framework, in environments below .frameworks; name some with ARGS="langchain".
+test-integrations: $(DEV) ## Test with each framework, installed below .frameworks; ARGS="langchain" names some, ARGS=--lowest takes the oldest.
 	$(BIN)/python -m frameworks $(ARGS)
 
 check: $(DEV) ## Check format, lint, types, and who imports whom.

@@ -1,4 +1,10 @@
-"""Runs each framework's tests and type checks with its own Python: `python -m frameworks [NAME…] [-- OPTIONS]`."""
+"""Runs each framework's tests and type checks with its own Python:
+
+    python -m frameworks [--lowest] [NAME…] [-- OPTIONS]
+
+With `--lowest` the tests run with the oldest versions that the extras of this project allow. Types are checked with the
+newest alone: they are finer there.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +12,21 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from frameworks.environments import FRAMEWORKS, ROOT, CannotInstall, Framework, install
+from frameworks.environments import FRAMEWORKS, ROOT, CannotInstall, Framework, install, lowest
+
+_OLD = ("-W", "ignore::DeprecationWarning", "-W", "ignore::UserWarning")
+"""What is old calls what is deprecated since, and warns of what it tries out: its own affair."""
 
 
 def main(arguments: Sequence[str]) -> int:
     names, options = _split(arguments)
+    oldest = "--lowest" in names
+    names = [name for name in names if name != "--lowest"]
     if unknown := sorted({*names} - {*FRAMEWORKS}):
         print(f"no framework {', '.join(unknown)}; there are: {', '.join(FRAMEWORKS)}", file=sys.stderr)
         return 2
-    came = {name: _tried(FRAMEWORKS[name], options) for name in names or FRAMEWORKS}
+    chosen = [FRAMEWORKS[name] for name in names or FRAMEWORKS]
+    came = {f.name: _tried(lowest(f) if oldest else f, options) for f in chosen}
     for name, said in came.items():
         print(f"{name}: {said or 'passed'}")
     failed = sum(1 for said in came.values() if said)
@@ -31,8 +43,11 @@ def _tried(framework: Framework, options: Sequence[str]) -> str:
         return str(error)
     python = str(framework.python)
     wrong = []
-    if subprocess.run([python, "-m", "pytest", str(framework.test), *options], cwd=ROOT, check=False).returncode:
+    tests = [python, "-m", "pytest", *(_OLD if framework.lowest else ()), str(framework.test), *options]
+    if subprocess.run(tests, cwd=ROOT, check=False).returncode:
         wrong.append("its tests failed")
+    if framework.lowest:
+        return " and ".join(wrong)
     cache = f"--cache-dir={framework.folder / '.mypy_cache'}"
     if subprocess.run([python, "-m", "mypy", cache, *framework.typed], cwd=ROOT, check=False).returncode:
         wrong.append("its types do not fit")

@@ -13,9 +13,10 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".frameworks"
@@ -40,10 +41,12 @@ class Framework:
     """Not named like a package that they import: the folder of a script comes first where Python looks."""
     pages: tuple[str, ...]
     module: str | None = None
+    lowest: bool = False
+    """Whether it is tried in the oldest versions that this project says it takes."""
 
     @property
     def folder(self) -> Path:
-        return FOLDER / self.name
+        return FOLDER / (f"{self.name}-lowest" if self.lowest else self.name)
 
     @property
     def python(self) -> Path:
@@ -84,6 +87,12 @@ FRAMEWORKS = {
 }
 
 
+def lowest(framework: Framework) -> Framework:
+    """The same with the oldest versions that its extras allow, so that these bounds are tried and not believed."""
+    bounds = [requirement.partition(">=") for requirement in _needed(framework.extras)]
+    return replace(framework, packages=tuple(f"{name}=={oldest}" for name, _, oldest in bounds), lowest=True)
+
+
 def install(framework: Framework) -> None:
     """Makes the environment, if it is not there as it is wanted. Raises CannotInstall."""
     stamp, wanted = framework.folder / ".installed", _wanted(framework)
@@ -99,9 +108,18 @@ def install(framework: Framework) -> None:
 
 
 def _wanted(framework: Framework) -> str:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needed = [*project["dependencies"], *(p for e in framework.extras for p in project["optional-dependencies"][e])]
+    needed = [*_project()["dependencies"], *_needed(framework.extras)]
     return "\n".join((*needed, *framework.packages, *_TOOLS))
+
+
+def _needed(extras: Sequence[str]) -> list[str]:
+    optional = _project()["optional-dependencies"]
+    return [package for extra in extras for package in optional[extra]]
+
+
+def _project() -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ import pytest
 from google.adk.agents.llm_agent import LlmAgent
 from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
 from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.models.base_llm import BaseLlm
@@ -108,6 +109,42 @@ async def get(service: BaseSessionService, config: GetSessionConfig | None = Non
 
 def own(events: list[Event]) -> list[Event]:
     return [e for e in events if not e.id.startswith("onefold-")]
+
+
+# ---------------------------------------------------------------------- the framework's own errors and habits
+
+
+def test_a_late_event_of_a_deleted_session_is_refused_as_adk_refuses_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with OnefoldSessionService(tmp_path / "a.db") as service:
+            session = await service.create_session(**WHO)
+            await service.append_event(session, Event(author="user", invocation_id="1"))
+            await service.delete_session(**WHO)
+            never = Session(app_name="app", user_id="anna", id="never")
+
+            for gone in (session, never):
+                before = list(gone.events)
+                with pytest.raises(SessionNotFoundError, match=gone.id):
+                    await service.append_event(gone, Event(author="user", invocation_id="2"))
+                assert gone.events == before
+
+    asyncio.run(story())
+
+
+def test_it_is_closed_at_once_awaited_or_at_the_end_of_a_block(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with OnefoldSessionService(tmp_path / "a.db") as block:
+            await block.create_session(**WHO)
+        awaited, at_once = OnefoldSessionService(tmp_path / "a.db"), OnefoldSessionService(tmp_path / "a.db")
+        for service in (awaited, at_once):
+            await get(service)
+        await awaited.close()
+        at_once.close()
+        for closed in (block, awaited, at_once):
+            with pytest.raises(onefold.StoreError, match="was closed here"):
+                await closed.get_session(**WHO)
+
+    asyncio.run(story())
 
 
 def text_of(event: Event) -> str:

@@ -16,7 +16,15 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.chat_models import BaseChatModel
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage, messages_from_dict
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    message_to_dict,
+    messages_from_dict,
+)
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -79,7 +87,8 @@ def check_pairs(messages: Sequence[BaseMessage]) -> None:
             waiting.discard(message.tool_call_id)
             continue
         assert not waiting, f"calls without results: {waiting}"
-        waiting = {str(c["id"]) for c in message.tool_calls} if isinstance(message, AIMessage) else set()
+        made = (*message.tool_calls, *message.invalid_tool_calls) if isinstance(message, AIMessage) else ()
+        waiting = {str(call["id"]) for call in made}
     assert not waiting
 
 
@@ -196,6 +205,116 @@ def test_without_a_session_nothing_is_asked(store: onefold.Store) -> None:
         agent_of(model, OnefoldMiddleware(store)).invoke({"messages": [HumanMessage("?")]})
 
     assert model.seen == []
+
+
+# ---------------------------------------------------------------------- calls and results
+
+
+def results_of(messages: Sequence[BaseMessage]) -> list[tuple[str, str]]:
+    return [(m.tool_call_id, m.text) for m in messages if isinstance(m, ToolMessage)]
+
+
+class Edits(AgentMiddleware[Any, Any]):
+    """Edits in place what LangChain hands it."""
+
+    def __init__(self, edit: Callable[[Any], None]) -> None:
+        super().__init__()
+        self._edit = edit
+
+    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        self._edit(request)
+        return handler(request)
+
+
+def its_arguments(request: Any) -> None:
+    request.tool_call["args"]["at"] = "the gate"
+
+
+def its_message(request: Any) -> None:
+    request.state["messages"][-1].content = "I look elsewhere."
+    request.state["messages"][-1].tool_calls[0]["args"] = {"at": "the gate"}
+
+
+@pytest.mark.parametrize("saver", [None, InMemorySaver], ids=["alone", "with a checkpointer"])
+@pytest.mark.parametrize("edit", [its_arguments, its_message])
+def test_a_call_that_is_changed_on_its_way_to_its_tool_is_written_once_and_has_one_result(
+    store: onefold.Store, edit: Callable[[Any], None], saver: Callable[[], Any] | None
+) -> None:
+    model = Strict(seen=[])
+    middleware: list[Any] = [OnefoldMiddleware(store), Edits(edit)]
+    agent: Agent = create_agent(model, tools=[look], middleware=middleware, checkpointer=saver() if saver else None)
+    for n in range(3):
+        ask(agent, f"Is door {n} open?")
+    later = ask(agent_of(Strict(seen=[], who="later"), OnefoldMiddleware(store)), "Well?")
+
+    kept = said(store)
+    assert [m.type for m in kept] == ["human", "ai", "tool", "ai"] * 4
+    assert len({m.id for m in kept}) == len(kept)
+    for sent in (*model.seen, later):
+        check_pairs(sent)
+        assert not any("no result" in text for _, text in results_of(sent))
+    bodies = store.session("talk").context().to("langchain")
+    assert results_of(messages_from_dict(bodies)) == results_of(kept)
+
+
+def test_a_result_that_is_changed_later_stays_one(store: onefold.Store) -> None:
+    class Shortens(AgentMiddleware[Any, Any]):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            for message in state["messages"]:
+                if isinstance(message, ToolMessage):
+                    message.content = "(cut)"
+
+    agent = create_agent(Strict(seen=[]), tools=[look], middleware=[OnefoldMiddleware(store), Shortens()])
+    for n in range(3):
+        ask(agent, f"Is door {n} open?")
+
+    kept = said(store)
+    assert [m.type for m in kept] == ["human", "ai", "tool", "ai"] * 3
+    assert all("word" in text for _, text in results_of(kept))
+
+
+def test_two_copies_of_a_call_that_a_journal_has_from_before_get_one_result(store: onefold.Store) -> None:
+    def of(at: str) -> AIMessage:
+        return AIMessage("", id="a", tool_calls=[{"name": "look", "args": {"at": at}, "id": "c", "type": "tool_call"}])
+
+    bodies = [message_to_dict(m) for m in (HumanMessage("Look.", id="q"), of("a"), of("b"))]
+    bodies.append(message_to_dict(ToolMessage("seen", tool_call_id="c", id="r")))
+    store.session("talk").append(bodies, format="langchain")
+
+    came = ask(agent_of(Strict(seen=[]), OnefoldMiddleware(store)), "Well?")
+
+    assert results_of(came)[0] == ("c", "seen")
+    assert [m.type for m in came[:4]] == ["human", "ai", "tool", "human"]
+
+
+class Malformed(Strict):
+    """Answers the first question with a call that cannot be read, beside one that can if it is told to."""
+
+    beside: bool = False
+
+    def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **_: Any) -> ChatResult:
+        if self.seen:
+            return super()._generate(messages)
+        self.seen.append(list(messages))
+        bad = {"name": "look", "args": '{"at": "the d', "id": "bad", "error": None, "type": "invalid_tool_call"}
+        good = {"name": "look", "args": {"at": "the door"}, "id": "good", "type": "tool_call"}
+        return _said(AIMessage("I look.", invalid_tool_calls=[bad], tool_calls=[good] if self.beside else []))
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside a good one", "alone"])
+def test_a_model_learns_that_its_call_could_not_be_read(store: onefold.Store, beside: bool) -> None:
+    model = Malformed(seen=[], beside=beside)
+    agent = agent_of(model, OnefoldMiddleware(store))
+
+    ask(agent, "Is the door open?")
+    ask(agent, "Well?")
+
+    for sent in model.seen[1:]:
+        answers = [text for id, text in results_of(sent) if id == "bad"]
+        assert len(answers) == 1
+        assert "malformed" in answers[0]
+        assert "another run" not in answers[0]
+    assert not any(id == "bad" for id, _ in results_of(said(store)))
 
 
 # ---------------------------------------------------------------------- what is known to be written

@@ -7,10 +7,11 @@ import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from agents import Agent, RunConfig, Runner, SessionSettings, SQLiteSession, function_tool
+from agents.extensions.memory import EncryptedSession
 from agents.memory import Session as SdkSession
 from agents.testing import ScriptedModel, assistant_message, function_call
 
@@ -134,8 +135,93 @@ async def _lived(session: SQLiteSession | OnefoldSession) -> list[Json]:
             await session.clear_session()
         else:
             limit = chance.choice([0, 1, 3, 1000, -1]) if act == "limit" else None
-            given.append(await session.get_items(limit))
+            given.append(_whole(await session.get_items(limit)))
     return given
+
+
+def _whole(items: list[Any]) -> list[Any]:
+    """Without outputs whose call is not there: ours gives none."""
+    called = {i["call_id"] for i in items if i.get("type") == "function_call"}
+    return [i for i in items if i.get("type") != "function_call_output" or i["call_id"] in called]
+
+
+def test_a_limit_never_gives_a_part_of_what_belongs_together(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with OnefoldSession("s", tmp_path / "a.db") as session:
+            await session.add_items(EVERY_KIND[:9])
+            for limit in range(10):
+                items: list[Any] = await session.get_items(limit)
+                assert len(items) <= limit
+                assert items == _whole(items)
+                assert all(i.get("type") != "function_call" for i in items) or EVERY_KIND[2] in items
+
+    run(story)
+
+
+def test_an_output_without_its_call_is_given_by_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with OnefoldSession("s", tmp_path / "a.db") as session:
+            spoken: Any = {"role": "user", "content": "Hello"}
+            output: Any = {"type": "function_call_output", "call_id": "nobodys", "output": "x"}
+            await session.add_items([spoken, output])
+            assert await session.get_items() == await session.get_items(5) == [spoken]
+            assert await session.pop_item() == spoken
+            assert await session.pop_item() is None
+            assert await session.get_items() == []
+
+    run(story)
+
+
+@pytest.mark.parametrize("settings", [{"limit": 2}, SessionSettings(limit=2)])
+def test_settings_may_be_a_dict_as_for_the_sdks_own_sessions(tmp_path: Path, settings: Any) -> None:
+    async def story() -> None:
+        model = ScriptedModel([[assistant_message(f"{n}")] for n in range(3)])
+        async with OnefoldSession("s", tmp_path / "a.db", session_settings=settings) as session:
+            for n in range(3):
+                await Runner.run(agent(model), f"Question {n}?", session=session, run_config=QUIET)
+            assert len(model.calls[-1].input) == 3
+            session.session_settings = {"limit": 1}
+            assert len(await session.get_items()) == 1
+            session.session_settings = None
+            assert len(await session.get_items()) == 6
+
+    run(story)
+
+
+# ---------------------------------------------------------------------- items that are none of the SDK's
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+def test_an_encrypted_session_around_it_keeps_what_only_it_can_read(tmp_path: Path, limit: int | None) -> None:
+    async def story() -> None:
+        model, plain = (ScriptedModel([s for n in range(12) for s in long_run(1, f"{n}-")]) for _ in range(2))
+        for said_by, inside in (
+            (model, OnefoldSession("s", tmp_path / "a.db", policy=SMALL)),
+            (plain, SQLiteSession("s", tmp_path / "theirs.db")),
+        ):
+            session = EncryptedSession("s", cast(Any, inside), "a key that nobody knows")
+            session.session_settings = SessionSettings(limit=limit)
+            for n in range(12):
+                await Runner.run(agent(said_by), f"Read {n}.", session=session, run_config=QUIET)
+            inside.close()
+        assert [_timeless(call.input) for call in model.calls] == [_timeless(call.input) for call in plain.calls]
+        again = OnefoldSession("s", tmp_path / "a.db")
+        opened = EncryptedSession("s", cast(Any, again), "a key that nobody knows")
+        assert len(await opened.get_items()) == 48
+        newest: Any = await opened.pop_item()
+        assert newest["content"][0]["text"] == "11-Read 1 files."
+        with pytest.raises(onefold.CompactionDisabled):
+            await again.compact()
+        again.close()
+
+    run(story)
+    with onefold.open(tmp_path / "a.db") as store:
+        assert not any("Read" in str(r.body) for r in said(store.session("s")))
+        assert one_line(store.session("s")) == 0
+
+
+def _timeless(items: Any) -> list[Json]:
+    return [{k: v for k, v in item.items() if k != "id"} for item in items]
 
 
 def test_items_that_are_added_together_are_written_together_or_not_at_all(tmp_path: Path) -> None:

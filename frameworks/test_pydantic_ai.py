@@ -5,13 +5,23 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent, BinaryContent, ImageUrl
-from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai import (
+    Agent,
+    BinaryContent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ImageUrl,
+    RunContext,
+    capture_run_messages,
+)
+from pydantic_ai.capabilities import AbstractCapability, ProcessHistory
+from pydantic_ai.exceptions import ModelHTTPError, UserError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -27,13 +37,15 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import ExternalToolset
 from pydantic_ai.usage import RequestUsage
 
 import onefold
 from frameworks.environments import FRAMEWORKS, ROOT
 from frameworks.trying import every_call_has_its_result, one_line, run_example, said
 from onefold import aio
-from onefold.integrations.pydantic_ai import OnefoldHistory, summarize_with
+from onefold.integrations.pydantic_ai import OnefoldHistory, _bare, _body, open_end, summarize_with
 from onefold.messages import codec
 from onefold.model import Json
 from tests.helpers import Child, at_barrier, quick, say, together
@@ -227,7 +239,8 @@ def test_a_record_is_read_once_a_run_however_often_the_model_is_asked(
         await history.aclose()
 
     run(story)
-    assert len(model.sent[-1]) == len(read) == 12 + 11  # the first run, and this one but for its answer
+    assert len(model.sent[-1]) == 12 + 11  # the first run, and this one but for its answer
+    assert len(read) == 12  # this one's are the framework's own objects
 
 
 def test_a_run_goes_on_where_another_agent_left_off_and_has_one_system_prompt(tmp_path: Path) -> None:
@@ -311,6 +324,313 @@ def test_a_streamed_run_one_with_typed_output_and_one_without_a_loop_are_recorde
         roles = [r.header.role for r in records if r.header]
         assert roles == ["user", "assistant", "user", "assistant", "tool", "user", "assistant"]
         every_call_has_its_result(records)
+
+
+# ---------------------------------------------------------------------- a history that is passed in
+
+
+def asked(text: str, **more: Any) -> ModelRequest:
+    return ModelRequest(parts=[UserPromptPart(text)], **more)
+
+
+def calling(*ids: str) -> ModelResponse:
+    return ModelResponse(parts=[ToolCallPart("read", {"path": id}, tool_call_id=id) for id in ids])
+
+
+def returned(*ids: str) -> ModelRequest:
+    return ModelRequest(parts=[ToolReturnPart("read", f"{id} is empty", tool_call_id=id) for id in ids])
+
+
+ANSWERED = ModelResponse(parts=[TextPart("A test needs the network.")])
+OLD_RUN: dict[str, Any] = {"run_id": "an-earlier-run", "conversation_id": "elsewhere"}
+HISTORIES: dict[str, list[ModelMessage]] = {
+    "a question": [asked("Why?")],
+    "a question of an earlier run": [asked("Why?", **OLD_RUN)],
+    "a system prompt and a question": [
+        ModelRequest(parts=[SystemPromptPart("You mend builds."), UserPromptPart("Why?")])
+    ],
+    "another system prompt": [ModelRequest(parts=[SystemPromptPart("You sing."), UserPromptPart("Why?")]), ANSWERED],
+    "an answer": [asked("Why?"), ANSWERED],
+    "a question after an answer": [asked("Why?"), ANSWERED, asked("Which?", **OLD_RUN)],
+    "two questions": [asked("Why?"), asked("Which?")],
+    "calls": [asked("Why?"), calling("c1", "c2")],
+    "calls of an earlier run": [asked("Why?", **OLD_RUN), replace(calling("c1"), **OLD_RUN)],
+    "results": [asked("Why?"), calling("c1"), returned("c1")],
+    "some results": [asked("Why?"), calling("c1", "c2"), returned("c1")],
+    "a call after a call": [asked("Why?"), calling("c1"), returned("c1"), calling("c2")],
+    "an answer in the middle": [asked("Why?"), ANSWERED, asked("Which?"), calling("c1"), returned("c1")],
+    "every kind": EVERY_KIND,
+    "nothing": [],
+}
+
+
+def of_runs(typed: bool = False) -> tuple[list[ModelMessage], list[ModelMessage]]:
+    """What two runs without us give: all of their messages, and those of the second."""
+
+    def found(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse(
+            parts=[ToolCallPart(info.output_tools[0].name, {"files": 3}, tool_call_id=f"o{len(messages)}")]
+        )
+
+    class Found(BaseModel):
+        files: int
+
+    async def story() -> tuple[list[ModelMessage], list[ModelMessage]]:
+        agent: Agent[None, Any] = Agent(
+            FunctionModel(found if typed else Model(reads(1))),
+            tools=[read],
+            system_prompt="You mend builds.",
+            output_type=Found if typed else str,
+        )
+        one = await agent.run("First.")
+        two = await agent.run("Second.", message_history=one.all_messages())
+        return two.all_messages(), two.new_messages()
+
+    return run(story)
+
+
+HISTORIES["all messages of two runs"], HISTORIES["new messages of the second"] = of_runs()
+HISTORIES["messages of runs with a typed answer"], _ = of_runs(typed=True)
+HISTORIES["a run that was cut short"] = HISTORIES["all messages of two runs"][:-1]
+HISTORIES["a run that was cut short in a call"] = HISTORIES["all messages of two runs"][:-2]
+
+
+def seen(sent: Sequence[Sequence[ModelMessage]]) -> list[Json]:
+    """What a model was sent, but for when and in which run it was said."""
+    return [_timeless(ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")) for messages in sent]
+
+
+def _timeless(dumped: Json) -> Json:
+    if isinstance(dumped, dict):
+        hidden = ("timestamp", "run_id", "conversation_id")
+        return {k: _timeless(v) for k, v in dumped.items() if k not in hidden}
+    return [_timeless(one) for one in dumped] if isinstance(dumped, list) else dumped
+
+
+async def lived(
+    capabilities: list[Any], *runs: tuple[str | None, Sequence[ModelMessage] | None], instructions: str | None
+) -> tuple[list[Json], list[str], list[ModelMessage]]:
+    """What the model of an agent was sent in its last run, what came out, and all that the framework recorded."""
+    model, came = Model(says("Yes.")), ""
+    messages: list[ModelMessage] = []
+    agent: Agent[None, Any] = Agent(
+        FunctionModel(model), capabilities=capabilities, system_prompt="You mend builds.", tools=[read],
+        instructions=instructions,
+    )  # fmt: skip
+    for prompt, history in runs:
+        model.sent.clear()
+        try:
+            result = await agent.run(prompt, message_history=history, conversation_id="s")
+            messages, came = result.all_messages(), str(result.output)
+        except UserError as error:
+            came = f"UserError: {error}"
+    return seen(model.sent), [came], messages
+
+
+@pytest.mark.parametrize("instructions", [None, "Be brief."])
+@pytest.mark.parametrize("prompt", [None, "And?"])
+@pytest.mark.parametrize("history", HISTORIES)
+def test_a_model_is_sent_what_it_would_be_without_us_whatever_history_a_new_session_is_given(
+    tmp_path: Path, history: str, prompt: str | None, instructions: str | None
+) -> None:
+    async def story() -> None:
+        given = HISTORIES[history]
+        plain, said_plainly, _ = await lived([], (prompt, given), instructions=instructions)
+        ours = OnefoldHistory(tmp_path / "a.db")
+        told, came, recorded = await lived([ours], (prompt, given), instructions=instructions)
+        assert (told, came) == (plain, said_plainly)
+        if not came[0].startswith("UserError"):
+            session = await ours.opened("s")
+            kept = [r.body async for r in session.read() if r.kind == "message"]
+            wanted = [_timeless(_body(m)) for m in recorded if m.parts]
+            assert [_timeless(body) for body in kept] == wanted
+        await ours.aclose()
+
+    run(story)
+
+
+@pytest.mark.parametrize("instructions", [None, "Be brief."])
+@pytest.mark.parametrize("prompt", [None, "And?"])
+@pytest.mark.parametrize("history", [name for name in HISTORIES if name != "nothing"])
+def test_a_session_that_has_messages_goes_on_with_them_and_with_the_open_end_of_a_history(
+    tmp_path: Path, history: str, prompt: str | None, instructions: str | None
+) -> None:
+    async def story() -> None:
+        given = HISTORIES[history]
+        *_, before = await lived([], ("Begin.", None), instructions=instructions)
+        refused = (await lived([], (prompt, given), instructions=instructions))[1][0].startswith("UserError")
+        wanted = given if refused else [*before, *(map(_bare, open_end(given)) if prompt is None else ())]
+        plain, said_plainly, _ = await lived([], (prompt, wanted), instructions=instructions)
+        ours = OnefoldHistory(tmp_path / "a.db")
+        told, came, _ = await lived([ours], ("Begin.", None), (prompt, given), instructions=instructions)
+        if plain or told:
+            assert (told, came) == (plain, said_plainly)
+        await ours.aclose()
+
+    run(story)
+
+
+def test_a_run_that_failed_is_gone_on_with_and_its_question_is_not_asked_twice(tmp_path: Path) -> None:
+    def breaks(messages: list[ModelMessage]) -> ModelResponse:
+        raise ConnectionError("no answer")
+
+    broken, model = Model(breaks), Model(says("Yes."))
+
+    async def story() -> None:
+        history = OnefoldHistory(tmp_path / "a.db")
+        with capture_run_messages() as messages, pytest.raises(ConnectionError):
+            await broken.agent(history).run("Why?", conversation_id="s")
+        await model.agent(history).run(message_history=messages, conversation_id="s")
+        await model.agent(history).run(message_history=messages, conversation_id="s")
+        await history.aclose()
+
+    run(story)
+    assert kinds(model.sent[0]) == ["system-prompt", "user-prompt"]
+    assert kinds(model.sent[1]) == ["system-prompt", "user-prompt", "text", "user-prompt"]  # asked again by hand
+
+
+def test_calls_that_somebody_else_has_to_do_are_gone_on_with_when_their_results_come(tmp_path: Path) -> None:
+    waits, model = Model(lambda _: calling("c1")), Model(says("Yes."))
+
+    async def story() -> None:
+        history = OnefoldHistory(tmp_path / "a.db")
+
+        async def later(answering: Model, *args: Any, **options: Any) -> Any:
+            agent: Agent[None, Any] = Agent(
+                FunctionModel(answering), capabilities=[history], output_type=[str, DeferredToolRequests],
+                toolsets=[ExternalToolset([ToolDefinition(name="read")])],
+            )  # fmt: skip
+            return await agent.run(*args, conversation_id="s", **options)
+
+        asked = await later(waits, "Read.")
+        results = DeferredToolResults(calls={"c1": "It is empty."})
+        await later(model, message_history=asked.all_messages(), deferred_tool_results=results)
+        await later(model, "And now?")
+        await history.aclose()
+
+    run(story)
+    assert kinds(model.sent[-1]) == ["user-prompt", "tool-call", "tool-return", "text", "user-prompt"]
+    assert "It is empty." in str(model.sent[0])
+
+
+# ---------------------------------------------------------------------- processors of history
+
+
+def last_two(messages: list[ModelMessage]) -> list[ModelMessage]:
+    return messages[-2:] if isinstance(messages[-2:][0], ModelResponse) else messages[-1:]
+
+
+def redacted(messages: list[ModelMessage]) -> list[ModelMessage]:
+    """Copies every message, without what is secret."""
+
+    def without(part: Any) -> Any:
+        return replace(part, content=part.content.replace("4711", "####")) if hasattr(part, "content") else part
+
+    made: list[Any] = list(messages)
+    return [replace(m, parts=[without(p) for p in m.parts]) for m in made]
+
+
+def anew(messages: list[ModelMessage]) -> list[ModelMessage]:
+    """Makes every request anew, and adds something."""
+    made = [ModelRequest(parts=[*m.parts]) if isinstance(m, ModelRequest) else m for m in messages]
+    return [asked("By the way."), *made]
+
+
+def of_run(messages: Sequence[ModelMessage]) -> list[str]:
+    return [str(getattr(p, "content", "")) or p.part_kind for m in messages for p in m.parts]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first in the list", "last in the list"])
+@pytest.mark.parametrize("processor", [last_two, redacted, anew])
+def test_processors_have_their_effect_on_what_is_sent_and_none_on_what_is_kept(
+    tmp_path: Path, processor: Callable[[list[ModelMessage]], list[ModelMessage]], first: bool
+) -> None:
+    model, plain = Model(reads(2)), Model(reads(2))
+
+    async def story() -> None:
+        history, processing = OnefoldHistory(tmp_path / "a.db"), ProcessHistory[None](processor)
+        capabilities: list[Any] = [history, processing] if first else [processing, history]
+        agent: Agent[None, str] = Agent(FunctionModel(model), capabilities=capabilities, tools=[read])
+        without: Agent[None, str] = Agent(FunctionModel(plain), capabilities=[processing], tools=[read])
+        before: list[ModelMessage] = []
+        for n in range(3):
+            await agent.run(f"My number is 4711: {n}", conversation_id="s")
+            before = (await without.run(f"My number is 4711: {n}", message_history=before)).all_messages()
+        await history.aclose()
+
+    run(story)
+    if processor is not anew:  # it adds to what it added before, where the framework keeps that
+        assert [of_run(m) for m in model.sent] == [of_run(m) for m in plain.sent]
+    assert ("By the way." in of_run(model.sent[-1])) == (processor is anew)
+    with onefold.open(tmp_path / "a.db") as store:
+        records = said(store.session("s"))
+        roles = [r.header.role for r in records if r.header]
+        assert roles == ["user", "assistant", "tool", "assistant", "tool", "assistant"] * 3
+        assert [r.body["parts"][0]["content"] for r in records[::6]] == [f"My number is 4711: {n}" for n in range(3)]
+        every_call_has_its_result(records)
+
+
+def test_a_context_that_is_sent_again_smaller_goes_through_the_processors_too(tmp_path: Path) -> None:
+    refused: list[int] = []
+
+    def answer(messages: list[ModelMessage]) -> ModelResponse:
+        if model.tokens[-1] > 600:
+            refused.append(model.tokens[-1])
+            body = {"error": {"code": "context_length_exceeded", "message": "maximum context length is 600 tokens"}}
+            raise ModelHTTPError(400, "m", body)
+        return ModelResponse(parts=[TextPart("4711 " + "word " * 60)])
+
+    model = Model(answer)
+
+    async def story() -> None:
+        history = OnefoldHistory(tmp_path / "a.db", policy=quick(tail_tokens=100))
+        agent: Agent[None, str] = Agent(FunctionModel(model), capabilities=[history, ProcessHistory(redacted)])
+        for n in range(12):
+            await agent.run(f"Question {n} on 4711?", conversation_id="s")
+        await history.aclose()
+
+    run(story)
+    assert refused
+    assert "4711" not in str([of_run(messages) for messages in model.sent])
+    assert any("####" in str(of_run(messages)) for messages in model.sent)
+
+
+def shouts(messages: list[ModelMessage]) -> ModelResponse:
+    if "Loud." in str(messages):
+        return ModelResponse(parts=[TextPart("Done.")])
+    return ModelResponse(parts=[ToolCallPart("shout", {}, tool_call_id="s1")])
+
+
+def test_what_somebody_adds_while_a_request_is_prepared_is_kept(tmp_path: Path) -> None:
+    class Reminds(AbstractCapability[None]):
+        async def before_model_request(self, ctx: RunContext[None], request_context: Any) -> Any:
+            if ctx.run_step == 2:
+                ctx.enqueue("Be quick.")
+            return request_context
+
+    model = Model(reads(2))
+
+    async def story() -> None:
+        history = OnefoldHistory(tmp_path / "a.db")
+        agent: Agent[None, str] = Agent(FunctionModel(model), capabilities=[history, Reminds()], tools=[read])
+
+        @agent.tool
+        async def shout(ctx: RunContext[None]) -> str:
+            ctx.enqueue("It shouts.")
+            return "Loud."
+
+        await agent.run("Read.", conversation_id="s")
+        shouting = Model(shouts)
+        with agent.override(model=FunctionModel(shouting)):
+            await agent.run("Shout.", conversation_id="s")
+        await history.aclose()
+        assert "Be quick." in str(model.sent[-1])
+        assert "It shouts." in str(shouting.sent[-1])
+
+    run(story)
+    with onefold.open(tmp_path / "a.db") as store:
+        texts = str([r.body for r in said(store.session("s"))])
+        assert (texts.count("Be quick."), texts.count("It shouts.")) == (2, 1)
 
 
 # ---------------------------------------------------------------------- compaction

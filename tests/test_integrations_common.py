@@ -4,7 +4,8 @@ framework's model."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -12,7 +13,10 @@ import pytest
 
 import onefold
 from onefold import aio
-from onefold.integrations.common import Place, Told, append, below, by_model, overflowed
+from onefold.integrations.common import Place, Told, append, below, by_model, latest, overflowed
+from onefold.integrations.once import append_new
+from onefold.integrations.recorded import Recorded
+from onefold.messages import codec
 from onefold.model import Appended, Json
 from tests.helpers import quick, restless
 from tests.model_server import material
@@ -112,6 +116,132 @@ async def test_an_append_whose_outcome_is_unknown_is_said_again_with_its_key() -
 async def test_an_append_that_cannot_be_told_twice_says_so() -> None:
     with pytest.raises(onefold.OutcomeUnknown):
         await append(Unsure(2), [{}], "json")
+
+
+# ---------------------------------------------------------------------- the latest so many
+
+ITEMS: list[Json] = [
+    {"role": "user", "content": "Why?"},
+    {"type": "reasoning", "summary": []},
+    {"type": "function_call", "call_id": "a", "name": "read", "arguments": "{}"},
+    {"type": "function_call", "call_id": "b", "name": "read", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "a", "output": "1"},
+    {"role": "user", "content": "Wait."},
+    {"type": "function_call_output", "call_id": "b", "output": "2"},
+    {"role": "assistant", "content": "So."},
+    {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"},
+    {"role": "user", "content": "And?"},
+]
+
+
+@pytest.mark.parametrize(
+    ("most", "given"),
+    [(0, ()), (1, (9,)), (2, (8, 9)), (3, (7, 8, 9)), (4, (7, 8, 9)), (5, (5, 7, 8, 9)), (6, (5, 7, 8, 9))]
+    + [(most, (5, 7, 8, 9)) for most in (7, 8)]
+    + [(most, tuple(range(10 - most, 10))) for most in (9, 10)]
+    + [(11, tuple(range(10)))],
+)
+def test_the_latest_so_many_have_no_part_of_what_belongs_together(most: int, given: tuple[int, ...]) -> None:
+    assert latest(ITEMS, most, "openai-responses") == [ITEMS[n] for n in given]
+
+
+# ---------------------------------------------------------------------- messages with ids of their own
+
+
+def answered(words: str, at: str, *more: str) -> Json:
+    calls = [{"name": "look", "args": {"at": at}, "id": id, "type": "tool_call"} for id in more]
+    return {"type": "ai", "data": {"type": "ai", "id": "a", "content": words, "tool_calls": calls}}
+
+
+def result(words: str) -> Json:
+    return {"type": "tool", "data": {"type": "tool", "id": "r", "content": words, "tool_call_id": "c"}}
+
+
+def test_a_message_that_was_changed_is_written_again_but_never_a_call_or_a_result() -> None:
+    with onefold.open("memory:") as store:
+        session = store.session("s")
+        for key, body in (
+            ("a", answered("I see.", "the door")),
+            ("a", answered("I look.", "the door", "c")),  # a change that makes a call
+            ("a", answered("I look.", "the gate", "c")),  # the same call, changed
+            ("r", result("open")),
+            ("r", result("(cut)")),
+            ("a", answered("I see nothing.", "the door")),
+        ):
+            append_new(session, [(key, body)], "langchain", changes=True)
+
+        kept = [r.body["data"] for r in session.read() if r.kind == "message"]
+        assert [data["content"] for data in kept] == ["I see.", "I look.", "open", "I see nothing."]
+        assert [data["tool_calls"][0]["args"] for data in kept if data.get("tool_calls")] == [{"at": "the door"}]
+        closed = [id for m in session.context().messages for id in codec("langchain").header(m).closes]
+        assert closed == ["c"]
+
+
+# ---------------------------------------------------------------------- what a framework recorded
+
+
+@dataclass
+class Said:
+    """A message of a framework."""
+
+    kind: str
+    parts: list[str]
+    timestamp: int | None = None
+    run_id: str | None = "this"
+
+
+def story() -> tuple[Recorded[Said], list[Said]]:
+    """A run that was asked, answered with a call, and has the result in its list, which others are to have next."""
+    recorded: Recorded[Said] = Recorded("this")
+    messages = [Said("request", ["Why?"], 1), Said("response", ["call"], 2)]
+    assert recorded.new(messages) == messages
+    messages.append(Said("request", ["result"], 3))
+    assert recorded.new(messages) == messages[2:]
+    recorded.hand_out(messages[-1])
+    return recorded, messages
+
+
+def kept(messages: list[Said]) -> list[Said]:
+    return messages[-1:]
+
+
+def copied(messages: list[Said]) -> list[Said]:
+    return [replace(m, parts=["####"]) for m in messages]
+
+
+def made_anew(messages: list[Said]) -> list[Said]:
+    return [Said("request", ["Ah."], run_id=None), *messages[:-1], replace(messages[-1], parts=["####"], timestamp=9)]
+
+
+def left_alone(messages: list[Said]) -> list[Said]:
+    return messages
+
+
+@pytest.mark.parametrize("rewritten", [left_alone, kept, copied, made_anew])
+def test_what_a_framework_adds_is_new_once_whatever_others_make_of_its_list(
+    rewritten: Callable[[list[Said]], list[Said]],
+) -> None:
+    recorded, messages = story()
+    answer = Said("response", ["Because."], 2)  # a provider that counts in seconds
+
+    messages[:] = [*rewritten(messages), answer]
+
+    assert recorded.new(messages) == [answer]
+    assert recorded.new(messages) == []
+    messages.append(Said("request", ["And?"], 4))
+    assert recorded.new(messages) == messages[-1:]
+
+
+@pytest.mark.parametrize("grown", [left_alone, lambda messages: [replace(m) for m in messages]])
+def test_what_is_added_to_a_request_while_it_is_prepared_is_new_too(grown: Callable[[list[Said]], list[Said]]) -> None:
+    recorded, messages = story()
+    answer, late = Said("response", ["Because."], 5), Said("request", ["Oh."], 4)
+
+    messages[:] = grown(messages)
+    messages[-1].parts = [*messages[-1].parts, "Be quick."]
+    messages += [late, answer]
+
+    assert recorded.new(messages) == [replace(messages[2], parts=["Be quick."]), late, answer]
 
 
 # ---------------------------------------------------------------------- summaries by a framework's model

@@ -18,6 +18,8 @@ from onefold.compaction.policy import Policy
 from onefold.compaction.prompt import Prompt
 from onefold.compaction.summarizers import Material, Summarizer
 from onefold.errors import OutcomeUnknown, StoreError, SummarizerFailed
+from onefold.messages import codec
+from onefold.messages.groups import group
 from onefold.model import Appended, Ids, Json, SessionState, Summary, random_id, system_clock
 from onefold.store import Store, open
 from onefold.summarizers.asking import Asking, End, Heard, Usage
@@ -96,6 +98,14 @@ async def append(writer: Writer, messages: Sequence[Json], format: str, ids: Ids
         return await writer.append(list(messages), key=key, format=format)
     except OutcomeUnknown:
         return await writer.append(list(messages), key=key, format=format)
+
+
+def latest(messages: Sequence[Json], most: int, format: str) -> list[Json]:
+    """The latest so many of them, but for those that belong to a call or a thought before: no provider takes a part."""
+    before = max(0, len(messages) - most)
+    headers = [codec(format).header(message) for message in messages]
+    torn = {n for g in group(enumerate(headers)).groups if g.first < before for n in g.members}
+    return [message for n, message in enumerate(messages) if n >= before and n not in torn]
 
 
 def overflowed(error: BaseException) -> bool:

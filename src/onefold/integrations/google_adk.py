@@ -7,16 +7,18 @@ is in no journal. It is derived from the segment in force whenever a session is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 from urllib.parse import quote, unquote
 from weakref import WeakSet
 
 from google.adk.apps.base_events_summarizer import BaseEventsSummarizer
 from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions, EventCompaction
 from google.adk.models.base_llm import BaseLlm
@@ -76,9 +78,22 @@ class OnefoldSessionService(BaseSessionService):
         """Whose last context the compactor has not seen: what the provider says of that goes with none it knows."""
         self._made: aio.Compactor | None = None
 
-    def close(self) -> None:
-        """Closes the store, if it was opened here."""
+    def close(self) -> _Closed:
+        """Closes the store, if it was opened here. It is closed when this returns, and may be awaited like ADK's own.
+        In an event loop `async with` or `aclose` is better: this waits."""
         self._place.close()
+        return _Closed()
+
+    async def aclose(self) -> None:
+        await self._place.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     # ------------------------------------------------------------------ sessions
 
@@ -140,14 +155,17 @@ class OnefoldSessionService(BaseSessionService):
         """Writes an event, once by its id; then sees to it that what the model is sent next fits.
 
         What an event shares with other sessions is written before it. So whatever event is in the journal, all of its
-        effects are.
+        effects are. `SessionNotFoundError` of ADK if the session is not there, or not any more.
         """
         if event.partial:
             return event
-        handle = await self._handle(session.app_name, session.user_id, session.id)
         body = _body(event)
-        await self._share(session.app_name, session.user_id, event.id, _jsonable(event.actions.state_delta))
-        written = await _append(handle, body, f"event-{event.id}")
+        try:
+            handle = await self._handle(session.app_name, session.user_id, session.id)
+            await self._share(session.app_name, session.user_id, event.id, _jsonable(event.actions.state_delta))
+            written = await _append(handle, body, f"event-{event.id}")
+        except SessionNotFound as gone:
+            raise SessionNotFoundError(f"Session {session.id} not found: {gone}.") from gone
         if not written.duplicate or all(known.id != event.id for known in session.events):
             await super().append_event(session, event)
         session.last_update_time = event.timestamp
@@ -230,6 +248,13 @@ class OnefoldSessionService(BaseSessionService):
         if self._made is None:
             self._made = aio.Compactor(await self._place.store(), self._summarizer, self._policy)
         return self._made
+
+
+class _Closed:
+    """What there is to await when something is closed already."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
 
 
 def journal_id(*names: str) -> str:

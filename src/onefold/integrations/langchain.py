@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import orjson
@@ -20,6 +21,7 @@ from langchain_core.messages import (
     AnyMessage,
     BaseMessage,
     HumanMessage,
+    InvalidToolCall,
     RemoveMessage,
     SystemMessage,
     ToolMessage,
@@ -211,7 +213,8 @@ class _Async:
 
 
 def record(session: Session, messages: Sequence[BaseMessage], written: Written) -> None:
-    """Writes messages that are not in the journal yet, by their ids. One that was changed since is written again."""
+    """Writes messages that are not in the journal yet, by their ids. One that was changed since is written again, but
+    for calls and results: they stay as they were said."""
     before, now = written.of(session.id), _prints(messages)
     new = [m for m in messages if (mark := now.get(m.id or "")) is None or before.get(m.id or "") != mark]
     said = [(f"message-{m.id}" if m.id else None, _body(m)) for m in new if _is_said(m)]
@@ -252,7 +255,7 @@ def _body(message: BaseMessage) -> Json:
 
 def _messages(context: Context, state: Sequence[AnyMessage]) -> list[AnyMessage]:
     """A context as LangChain's messages. Those that the state has stay the objects they are; of one that was changed,
-    the newest counts, in the place of the first. Every call has a result: no provider takes one without."""
+    the newest counts, in the place of the first. Every call has one result: no provider takes it without, or twice."""
     known = {m.id: m for m in state if m.id}
     told: dict[str, AnyMessage] = {}
     for at, body in enumerate(context.to(FORMAT)):
@@ -268,27 +271,43 @@ def _message(body: Json, id: str) -> AnyMessage:
 
 
 def _answered(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """With a result for each call that another run of this session is still at."""
+    """With one result for each call, right behind it."""
     whole: list[AnyMessage] = []
-    for at, message in enumerate(messages):
+    rest = list(messages)
+    while rest:
+        message = rest.pop(0)
         whole.append(message)
-        if not isinstance(message, AIMessage):
-            continue
-        results = _results_behind(messages, at)
-        for call in (*message.tool_calls, *message.invalid_tool_calls):
-            if call["id"] and call["id"] not in results:
-                said = "(no result yet: another run of this session is at it)"
-                whole.append(ToolMessage(said, tool_call_id=call["id"], id=f"{OURS}{call['id']}", status="error"))
+        if isinstance(message, AIMessage):
+            behind = [*takewhile(lambda m: isinstance(m, ToolMessage), rest)]
+            del rest[: len(behind)]
+            whole += _one_each(message, behind)
     return whole
 
 
-def _results_behind(messages: Sequence[AnyMessage], at: int) -> set[str]:
-    found: set[str] = set()
-    for message in messages[at + 1 :]:
-        if not isinstance(message, ToolMessage):
-            break
-        found.add(message.tool_call_id)
-    return found
+def _one_each(answer: AIMessage, behind: Sequence[Any]) -> list[AnyMessage]:
+    """A real result rather than one that was made up. What is missing, another run of this session is still at; but a
+    call that could not be read, nobody is: the model is told what was wrong with it."""
+    results: dict[str, ToolMessage] = {}
+    for result in behind:
+        if result.tool_call_id not in results or not _is_said(results[result.tool_call_id]):
+            results[result.tool_call_id] = result
+    for malformed in answer.invalid_tool_calls:
+        id = malformed["id"]
+        if id and (id not in results or not _is_said(results[id])):
+            results[id] = _no_result(id, _unreadable(malformed))
+    for call in answer.tool_calls:
+        if (id := call["id"]) and id not in results:
+            results[id] = _no_result(id, "(no result yet: another run of this session is at it)")
+    return [*results.values()]
+
+
+def _no_result(call: str, why: str) -> ToolMessage:
+    return ToolMessage(why, tool_call_id=call, id=f"{OURS}{call}", status="error")
+
+
+def _unreadable(call: InvalidToolCall) -> str:
+    what = f"the arguments of this call of {call['name'] or 'a tool'} are malformed or cut off, so it was not run"
+    return f"(no result: {what}{': ' + call['error'] if call['error'] else ''}. Make the call again, with valid JSON)"
 
 
 def _spoken(messages: Sequence[AnyMessage]) -> list[AnyMessage]:

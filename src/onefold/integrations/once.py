@@ -9,7 +9,7 @@ from onefold.journal.refusals import check_name
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages import digest
-from onefold.model import ERASED, Draft, Ids, Json, random_id
+from onefold.model import ERASED, Draft, Ids, Json, SessionState, random_id
 from onefold.session import Session
 
 
@@ -24,8 +24,9 @@ def append_new(
     """Appends those whose id is not in the journal yet, all or none, and gives their numbers.
 
     A message without an id is appended as it comes. One whose id is there with other content is passed over, or with
-    `changes` written as well, once for each content. If the store cannot tell whether it was written, it is asked
-    again; `OutcomeUnknown` is raised only if it cannot tell then either.
+    `changes` written as well, once for each content; but calls and results stay as they were said first, since two
+    messages would have the same ones. If the store cannot tell whether it was written, it is asked again;
+    `OutcomeUnknown` is raised only if it cannot tell then either.
     """
     if not messages:
         return ()
@@ -39,7 +40,7 @@ def append_new(
         state = known(tx, session.id)
         first = state.last + 1
         for draft in drafts:
-            if (new := _new(tx, session.id, draft, changes)) is not None:
+            if (new := _new(tx, state, draft, changes)) is not None:
                 state = session._journal.add(tx, state, new)
         if state.last >= first:
             tx.put_session(state)
@@ -55,12 +56,21 @@ def append_new(
     return numbers
 
 
-def _new(tx: Transaction, session: str, draft: Draft, changes: bool) -> Draft | None:
+def _new(tx: Transaction, state: SessionState, draft: Draft, changes: bool) -> Draft | None:
     """The draft as it is to be written; None if it was, or was erased since."""
-    if draft.key is None or (use := tx.key(session, draft.key)) is None:
+    if draft.key is None or (use := tx.key(state.id, draft.key)) is None:
         return draft
     content = digest("", draft.kind, draft.format, draft.body)
     if not changes or use.digest in (content, ERASED):
         return None
-    changed = draft._replace(key=f"{draft.key}#{content[:16]}")
-    return changed if changed.key is not None and tx.key(session, changed.key) is None else None
+    key = f"{draft.key}#{content[:16]}"
+    return None if tx.key(state.id, key) or _told(tx, state, use.first, draft) else draft._replace(key=key)
+
+
+def _told(tx: Transaction, state: SessionState, first: int, draft: Draft) -> bool:
+    """Whether a call or a result of this message is in the journal already, from a record on."""
+    if draft.header is None or not (draft.header.opens or draft.header.closes):
+        return False
+    known = [heading.header for heading in tx.headers(state.id, first, state.last + 1, tools_only=True)]
+    opened, closed = ({id for h in known for id in h.opens}, {id for h in known for id in h.closes})
+    return not (opened.isdisjoint(draft.header.opens) and closed.isdisjoint(draft.header.closes))

@@ -24,11 +24,12 @@ from onefold.compaction.context import Context
 from onefold.compaction.counting import Counter
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Summarizer
-from onefold.integrations.common import Place, StoreOrAddress, Told, append, by_model
+from onefold.integrations.common import Place, StoreOrAddress, Told, append, by_model, latest
 from onefold.journal import history
 from onefold.model import CompactResult
 
 _FORMAT = "openai-responses"
+_SEALED = "json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +55,26 @@ class OnefoldSession:
         summarizer: Summarizer | None = None,
         policy: Policy | None = None,
         count: Counter | str | None = None,
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> None:
         """By default the store's summarizer and policy; `count` counts tokens exactly, as in `Compactor`."""
         self.session_id = session_id
-        self.session_settings: SessionSettings | None = session_settings
+        self.session_settings = session_settings
         self._summarizer, self._policy, self._count = summarizer, policy, count
         self._place = Place(store, policy)
         self._made: _Kept | None = None
 
     def __repr__(self) -> str:
         return f"OnefoldSession({self.session_id!r})"
+
+    @property
+    def session_settings(self) -> SessionSettings | None:
+        return self._settings
+
+    @session_settings.setter
+    def session_settings(self, given: SessionSettings | dict[str, Any] | None) -> None:
+        """As the SDK's own sessions, it takes a dict too."""
+        self._settings = SessionSettings(**given) if isinstance(given, dict) else given
 
     async def __aenter__(self) -> Self:
         return self
@@ -86,27 +96,44 @@ class OnefoldSession:
         """What the model is sent: the summary, and the items after it. At the soft limit a new summary is begun
         behind it, at the hard limit it is waited for, and `TooLarge` is raised if that does not help.
 
-        With a limit it is the latest so many items, and nothing is compacted: the limit bounds the context.
+        With a limit it is the latest so many items, without a part of what belongs together, and nothing is compacted:
+        the limit bounds the context.
         """
         kept = await self._kept()
         settings = self.session_settings
         wanted = limit if limit is not None or settings is None else settings.limit
         if wanted is None:
-            return _items(await kept.compactor.before_turn(kept.session))
-        items = _items(await kept.session.context())
-        return items if wanted < 0 else items[max(0, len(items) - wanted) :]
+            return await self._items(await kept.compactor.before_turn(kept.session))
+        context = await kept.session.context()
+        items = await self._items(context)
+        if wanted < 0:
+            return items
+        if _SEALED in context.formats:
+            return items[max(0, len(items) - wanted) :]
+        return latest(items, wanted, _FORMAT)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Writes items, all or none. They are on disk when this returns."""
-        if items:
-            kept = await self._kept()
-            await append(kept.session, list(items), _FORMAT)
+        """Writes items, all or none. They are on disk when this returns.
+
+        Items that are none of the SDK's, such as those of `EncryptedSession`, are kept as they are; nobody here can
+        read them, so nothing is compacted from then on.
+        """
+        if not items:
+            return
+        kept, format = await self._kept(), _FORMAT
+        if any(_sealed(item) for item in items):
+            await kept.session.keep("agent")
+            format = _SEALED
+        await append(kept.session, list(items), format)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Takes the newest item back and gives it. The journal keeps it, hidden: see `Session.redo`."""
         session = (await self._kept()).session
-        taken = await in_thread(partial(history.pop, session._session._journal, session.id))
-        return None if taken is None else taken.body
+        while True:
+            left_out = (await session.context()).left_out
+            taken = await in_thread(partial(history.pop, session._session._journal, session.id))
+            if taken is None or taken.number not in left_out:  # an output without its call, `get_items` has not given
+                return None if taken is None else taken.body
 
     async def clear_session(self) -> None:
         """Takes every item back, so that the conversation begins anew. The journal keeps them: what is to be gone for
@@ -124,7 +151,7 @@ class OnefoldSession:
         """
         given = data.model_data
         kept = await self._kept()
-        items = _items(await kept.compactor.mid_turn(kept.session))
+        items = await self._items(await kept.compactor.mid_turn(kept.session))
         if not given.input or given.input[-1] not in reversed(items):
             return given
         return ModelInputData(input=items, instructions=given.instructions)
@@ -137,6 +164,13 @@ class OnefoldSession:
     async def opened(self) -> aio.Session:
         """The session itself, for what the SDK has no name for: notes, pins, undo, forks, reading."""
         return (await self._kept()).session
+
+    async def _items(self, context: Context) -> list[TResponseInputItem]:
+        if _SEALED in context.formats:
+            segments = await (await self._kept()).session.segments()
+            if segments[-1].keeper == "agent":
+                return list(context.messages)
+        return context.to(_FORMAT)
 
     async def _kept(self) -> _Kept:
         if self._made is None:
@@ -164,5 +198,6 @@ def summarize_with(
     return by_model(name or (model if isinstance(model, str) else type(model).__name__), ask, window=window)
 
 
-def _items(context: Context) -> list[TResponseInputItem]:
-    return context.to(_FORMAT)
+def _sealed(item: Any) -> bool:
+    """Whether an item is none of the SDK's: those have a type, or are a message and have a role."""
+    return isinstance(item, dict) and "type" not in item and "role" not in item

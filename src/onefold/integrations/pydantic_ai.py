@@ -11,16 +11,23 @@ context of the journal.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope
-from pydantic_ai import RunContext
-from pydantic_ai.capabilities import AbstractCapability, AgentNode, NodeResult, WrapRunHandler
+from pydantic_ai import CallToolsNode, RunContext, UserPromptNode, exceptions
+from pydantic_ai.capabilities import (
+    AbstractCapability,
+    AgentNode,
+    CapabilityOrdering,
+    NodeResult,
+    ProcessHistory,
+    WrapRunHandler,
+)
 from pydantic_ai.direct import model_request
-from pydantic_ai.exceptions import RetryModelRequest
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -40,12 +47,15 @@ from onefold.compaction.counting import Counter
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Summarizer
 from onefold.integrations.common import Place, StoreOrAddress, Told, append, by_model, overflowed
+from onefold.integrations.recorded import Recorded
 from onefold.messages import convert
 from onefold.model import CompactResult, Json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+RetryModelRequest: type[Exception] | None = getattr(exceptions, "RetryModelRequest", None)
+"""Asks the framework for another attempt, from 2.66 on. Without it the model is asked here, and is not streamed."""
 _FORMAT = "pydantic-ai"
 
 
@@ -77,6 +87,9 @@ class OnefoldHistory(AbstractCapability[Any]):
     async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
         return _Run(self)
 
+    def get_ordering(self) -> CapabilityOrdering:
+        return CapabilityOrdering(position="outermost")
+
     async def opened(self, conversation_id: str) -> aio.Session:
         """The session of a conversation, for what the framework has no name for: notes, pins, undo, forks, reading."""
         store = await self._place.store()
@@ -107,79 +120,162 @@ class OnefoldHistory(AbstractCapability[Any]):
 
 @dataclass
 class _Run(AbstractCapability[Any]):
-    """One run: a turn of its session."""
+    """One run: a turn of its session.
+
+    It comes first before each request, so that processors of history have the whole context before them, and what was
+    said is in the journal before anybody changes it.
+    """
 
     of: OnefoldHistory
-    _messages: Sequence[ModelMessage] = field(default=(), init=False)
-    """What the framework has recorded, as seen last."""
-    _written: int = field(default=0, init=False)
-    """How many messages of this run are in the journal."""
+    _live: Sequence[ModelMessage] = field(default=(), init=False)
+    """The framework's own list of messages, as seen last."""
+    _begun: bool = field(default=False, init=False)
+    _prompted: bool = field(default=True, init=False)
+    _open: list[ModelMessage] = field(default_factory=list, init=False)
+    """What the session had that nobody has answered, when a run without a prompt began."""
+    _system: list[ModelRequestPart] | None = field(default=None, init=False)
+    """The agent's system prompt, as the framework puts it at the head of a run. It gives none to a run with a history,
+    and then the session's own holds."""
+    _answer: ModelResponse | None = field(default=None, init=False)
+    """The last one of this run."""
     _read: dict[int, ModelMessage] = field(default_factory=dict, init=False)
-    """What was read from the journal in this run, by number: as the framework's own history, it is read once a run."""
+    """Messages of the journal in this run, by number: as the framework's own history, each is read once a run."""
     _smaller: Context | None = field(default=None, init=False)
     """What to send after the provider refused a context for its size."""
+
+    def get_ordering(self) -> CapabilityOrdering:
+        return CapabilityOrdering(position="outermost")
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
         self._compactor = await self.of._compactor()
         self._session = await self.of.opened(self.of.session or str(ctx.conversation_id))
+        self._recorded: Recorded[ModelMessage] = Recorded(ctx.run_id)
+        self._prompted = ctx.prompt is not None
         async with self._session.turn(owner=ctx.agent.name if ctx.agent else None, wait=self.of.wait) as self._turn:
             try:
                 result = await handler()
-                self._messages = result.all_messages()
+                self._live = result.all_messages()
+                await self._begin(self._live)
                 return result
             finally:
-                with CancelScope(shield=True):  # what was recorded before a run failed or was cancelled is kept
-                    await self._write(ctx)
+                if self._begun:
+                    with CancelScope(shield=True):  # what was recorded before a run failed or was cancelled is kept
+                        await self._write()
+
+    async def before_node_run(self, ctx: RunContext[Any], *, node: AgentNode[Any]) -> AgentNode[Any]:
+        if not isinstance(node, UserPromptNode):  # that one brings a history into the framework's own list
+            self._live = ctx.messages
+            await self._begin(self._live, with_tools=isinstance(node, CallToolsNode))
+        return node
+
+    async def after_node_run(
+        self, ctx: RunContext[Any], *, node: AgentNode[Any], result: NodeResult[Any]
+    ) -> NodeResult[Any]:
+        if self._begun:
+            self._live = ctx.messages
+            await self._write()  # a response before its tools run
+        return result
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        self._live = ctx.messages
+        request = request_context.messages[-1]
+        if isinstance(request, ModelResponse):
+            await self._begin(self._live)
+            return request_context  # a suspended response is resumed as it is
+        await self._begin(self._live[:-1])
+        if not self._prompted and self._open and same(request, self._open[-1]):
+            self._recorded.know([request])  # the question that the session has open already
+        self._prompted = True
+        if self._system is None:
+            self._system = _system(self._live)
+        await self._write()
+        fitting = self._compactor.before_turn if self._answer is None else self._compactor.mid_turn
+        usage = (self._answer.usage.input_tokens or None) if self._answer else None
+        context = await fitting(self._session, model=request_context.model.model_name, usage=usage)
+        request_context.messages = self._told(context, request)
+        self._recorded.know(request_context.messages)
+        self._recorded.hand_out(self._live[-1])
+        return request_context
 
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        if isinstance(request_context.messages[-1], ModelResponse):
-            return request_context  # a suspended response is resumed as it is
-        self._messages = ctx.messages
-        began = self._written > 0
-        await self._write(ctx)
+        """Before each attempt, where the framework has such. All but the first are ours to fill."""
         context, self._smaller = self._smaller, None
-        if context is None:
-            model = request_context.model.model_name
-            fitting = self._compactor.mid_turn if began else self._compactor.before_turn
-            context = await fitting(self._session, model=model, usage=self._usage(ctx))
-        request_context.messages = _headed(_messages(context, self._read), _system(ctx.messages))
+        if context is not None:
+            request_context.messages = await self._processed(ctx, request_context, context)
         return request_context
 
     async def on_model_request_error(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, error: Exception
     ) -> ModelResponse:
-        if not overflowed(error):
-            raise error
-        model = request_context.model.model_name
-        self._smaller = await self._compactor.after_overflow(self._session, error, model=model)
-        raise RetryModelRequest from error
+        while overflowed(error):
+            model = request_context.model.model_name
+            smaller = await self._compactor.after_overflow(self._session, error, model=model)
+            if RetryModelRequest is not None:
+                self._smaller = smaller
+                raise RetryModelRequest from error
+            messages = await self._processed(ctx, request_context, smaller)
+            settings, parameters = request_context.model_settings, request_context.model_request_parameters
+            try:
+                return await request_context.model.request(messages, settings, parameters)
+            except Exception as again:
+                error = again
+        raise error
 
-    async def after_node_run(
-        self, ctx: RunContext[Any], *, node: AgentNode[Any], result: NodeResult[Any]
-    ) -> NodeResult[Any]:
-        self._messages = ctx.messages
-        await self._write(ctx)  # a response before its tools run
-        return result
+    # ------------------------------------------------------------------ what is written
 
-    async def _write(self, ctx: RunContext[Any]) -> None:
-        """Writes what the framework has recorded since, all or none. A history that somebody passed in is taken over
-        by a session that has none; one that has its own goes on with that."""
-        mine = [m for m in self._messages if m.run_id == ctx.run_id]
-        new = mine[self._written :]
-        if new and not self._written and len(mine) < len(self._messages):
-            state = await self._session.state
-            if not state.messages:
-                new = [*(m for m in self._messages if m.run_id != ctx.run_id), *new]
-        if said := [m for m in new if m.parts]:
-            await append(self._turn, [_body(m) for m in said], _FORMAT)
-        self._written = len(mine)
+    async def _begin(self, given: Sequence[ModelMessage], *, with_tools: bool = False) -> None:
+        """Takes a history over that somebody passed in. A session that has messages goes on with its own; but what a
+        run goes on from, an open question, or calls whose tools it begins with, is said in it if it was not yet."""
+        if self._begun:
+            return
+        self._begun = True
+        self._recorded.know(given)
+        given = [m for m in given if not _suspended(m)]
+        if self._prompted and not given:
+            return
+        if not (await self._session.state).messages:
+            await self._append(given)
+            return
+        self._system = [] if given else None
+        if not self._prompted or with_tools:
+            self._open = open_end(_messages(await self._session.context(), self._read))
+            await self._append([m for m in open_end(given) if not any(same(m, there) for there in self._open)])
 
-    def _usage(self, ctx: RunContext[Any]) -> int | None:
-        """What the provider says the last request of this run took."""
-        answers = [m for m in self._messages if isinstance(m, ModelResponse) and m.run_id == ctx.run_id]
-        return (answers[-1].usage.input_tokens or None) if answers else None
+    async def _write(self) -> None:
+        """Writes what the framework has recorded since, all or none."""
+        new = self._recorded.new(self._live)
+        await self._append(new)
+        self._answer = next((m for m in reversed(new) if isinstance(m, ModelResponse)), self._answer)
+
+    async def _append(self, messages: Sequence[ModelMessage]) -> None:
+        if said := [m for m in messages if m.parts]:
+            written = await append(self._turn, [_body(m) for m in said], _FORMAT)
+            self._read.update(zip(written.numbers, said, strict=True))
+
+    # ------------------------------------------------------------------ what is sent
+
+    def _told(self, context: Context, request: ModelMessage) -> list[ModelMessage]:
+        """A context as the framework's messages. It ends with a request, if only with one that has no words."""
+        told = _headed(_messages(context, self._read), self._system or ())
+        if isinstance(request, ModelRequest) and not (told and isinstance(told[-1], ModelRequest)):
+            told = [*told, replace(request, parts=[])]
+        return told
+
+    async def _processed(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext, context: Context
+    ) -> list[ModelMessage]:
+        """What is sent in place of a context that was refused. The framework has its processors of history go over a
+        request once; so they go over this one here."""
+        again = copy(request_context)
+        again.messages = self._told(context, request_context.messages[-1])
+        for capability in ctx.capabilities.values():
+            if isinstance(capability, ProcessHistory):
+                again = await capability.before_model_request(replace(ctx, messages=list(again.messages)), again)
+        return list(again.messages)
 
 
 def summarize_with(model: Model | str, *, window: int = 100_000, name: str | None = None) -> Summarizer:
@@ -242,17 +338,50 @@ def _system(messages: Sequence[ModelMessage]) -> list[ModelRequestPart]:
 
 
 def _headed(messages: list[ModelMessage], system: Sequence[ModelRequestPart]) -> list[ModelMessage]:
-    """A context with the agent's system prompt once, at its head, and not before the prompt of every run in it."""
-    bare: list[ModelMessage] = []
-    for message in messages:
-        if isinstance(message, ModelRequest) and (opening := _opening(message.parts)):
-            bare.append(replace(message, parts=message.parts[len(opening) :]))
-        else:
-            bare.append(message)
-    return [ModelRequest(parts=[*system]), *bare] if system else bare
+    """A context with the agent's system prompt once, at its head, and not before the prompt of every run in it. Without
+    one from the framework, which gives none to a run with a history, it is the one that the context begins with."""
+    system = list(system) or _system(messages)
+    if not system:
+        return messages
+    if system == _system(messages):
+        return [messages[0], *map(_bare, messages[1:])]
+    bare = [*map(_bare, messages)]
+    if bare and isinstance(bare[0], ModelRequest):
+        return [replace(bare[0], parts=[*system, *bare[0].parts]), *bare[1:]]
+    return [ModelRequest(parts=[*system]), *bare]
+
+
+def _bare(message: ModelMessage) -> ModelMessage:
+    if isinstance(message, ModelRequest) and (opening := _opening(message.parts)):
+        return replace(message, parts=message.parts[len(opening) :])
+    return message
 
 
 def _opening(parts: Sequence[ModelRequestPart]) -> list[ModelRequestPart]:
     """The system prompt that opens a request with more in it."""
     after = next((n for n, part in enumerate(parts) if not isinstance(part, SystemPromptPart)), 0)
     return list(parts[:after])
+
+
+def _suspended(message: ModelMessage) -> bool:
+    """Whether the provider is not done with an answer. Once it is, the framework puts the whole in its place."""
+    return isinstance(message, ModelResponse) and message.state == "suspended"
+
+
+# ---------------------------------------------------------------------- a history that is passed in
+
+
+def open_end(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """What comes after the last answer that asks for no tool: a question, and the calls that are made for it."""
+    closed = (n for n, m in enumerate(messages) if isinstance(m, ModelResponse) and not m.tool_calls)
+    return list(messages[max(closed, default=-1) + 1 :])
+
+
+def same(one: ModelMessage, other: ModelMessage) -> bool:
+    """Whether two messages say the same, whenever that was. The system prompt is the agent's, and may have changed."""
+    return type(one) is type(other) and _said(one) == _said(other)
+
+
+def _said(message: ModelMessage) -> list[Json]:
+    parts = _body(message)["parts"]
+    return [{k: v for k, v in p.items() if k != "timestamp"} for p in parts if p["part_kind"] != "system-prompt"]
