@@ -7,7 +7,7 @@ from dataclasses import asdict, astuple
 
 from onefold.journal.seam import Transaction
 from onefold.messages import digest
-from onefold.model import ERASED, Draft, Fact, Json, KeyUse, Spent, Summary
+from onefold.model import ERASED, Compaction, Draft, Fact, Json, KeyUse, Spent, Summary
 
 NOTHING = Spent()
 
@@ -24,6 +24,24 @@ def told(made: Summary, facts: Sequence[Fact]) -> dict[str, Json]:
 
 def paid(spent: Spent) -> dict[str, Json]:
     return {} if spent == NOTHING else {"spent": asdict(spent)}
+
+
+def failed(cause: str, wait: float | None, more: dict[str, Json], now: float, of: Compaction) -> dict[str, Json]:
+    """What is said of an attempt that failed: without a wait, or with no attempt left, it was the last."""
+    final = wait is None or of.attempts >= of.attempts_allowed
+    said: dict[str, Json] = {"attempt": of.attempts, "cause": printable(cause), "final": final, **more}
+    return said if wait is None or final else {**said, "retry_after": wait, "not_before": round(now + wait, 6)}
+
+
+def handed_back(cause: str, asked: bool, now: float, of: Compaction) -> dict[str, Json]:
+    """What is said of an attempt that was given back, which is none then."""
+    said = {"attempt": of.attempts, "cause": printable(cause), "final": False}
+    return {**said, "handed_back": True, "asked": int(asked)}
+
+
+def printable(text: str) -> str:
+    """A cause is for people, and never refused for its text."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def same_content(tx: Transaction, session: str, use: KeyUse, drafts: Sequence[Draft]) -> bool:

@@ -35,7 +35,7 @@ from onefold.errors import (
     TooLarge,
 )
 from onefold.journal import fold, reading, view
-from onefold.journal.bodies import NOTHING, paid, same_content, told
+from onefold.journal.bodies import NOTHING, failed, handed_back, paid, printable, same_content, told
 from onefold.journal.bounds import held_back
 from onefold.journal.fold import boundary
 from onefold.journal.leases import PatientLeases
@@ -434,36 +434,20 @@ class Journal:
         `refusal` is the name of the check that a summary did not pass, `asked` whether a summarizer was asked at all:
         what failed before that is held against nobody. `input` says what the summary was made of.
         """
-
-        def body(tx: Transaction, current: Compaction) -> dict[str, Json]:
-            final = retry_after is None or current.attempts >= current.attempts_allowed
-            said: dict[str, Json] = {"attempt": current.attempts, "cause": _printable(error), "final": final}
-            said |= {**({"refusal": refusal} if refusal else {}), **paid(spent)}
-            said |= {**({} if asked else {"asked": 0}), **({"input": input} if input else {})}
-            if not final:
-                wait = retry_after or 0.0
-                said |= {"retry_after": wait, "not_before": round(tx.now + wait, 6)}
-            return said
-
-        return self._end_attempt(claim, FAILED, body)
+        more = {"refusal": refusal, "input": input, "asked": None if asked else 0}
+        said = {**{name: value for name, value in more.items() if value is not None}, **paid(spent)}
+        return self._end_attempt(claim, FAILED, partial(failed, error, retry_after, said))
 
     def hand_back(self, claim: Claim, why: str, *, asked: bool) -> Compaction:
         """Gives a claim back, for the next one to take at once: no failure, and no attempt. `asked` says whether a
         summarizer was asked: such a call is paid, and after a few of them automatic triggers rest."""
-
-        def body(tx: Transaction, current: Compaction) -> dict[str, Json]:
-            said = {"attempt": current.attempts, "cause": _printable(why), "final": False}
-            return {**said, "handed_back": True, "asked": int(asked)}
-
-        return self._end_attempt(claim, FAILED, body)
+        return self._end_attempt(claim, FAILED, partial(handed_back, why, asked))
 
     def skip(self, claim: Claim, why: str) -> Compaction:
         """Ends the compaction because there is nothing to compact: a final state, and no failure."""
-        return self._end_attempt(claim, SKIPPED, lambda tx, current: {"cause": _printable(why)})
+        return self._end_attempt(claim, SKIPPED, lambda now, current: {"cause": printable(why)})
 
-    def _end_attempt(
-        self, claim: Claim, kind: str, body: Callable[[Transaction, Compaction], dict[str, Json]]
-    ) -> Compaction:
+    def _end_attempt(self, claim: Claim, kind: str, body: Callable[[float, Compaction], dict[str, Json]]) -> Compaction:
         """Ends an attempt in one of these ways, if the claim is the newest; otherwise it is over already."""
         own(claim)
 
@@ -472,7 +456,7 @@ class Journal:
             current = _compaction(tx, claim.session, claim.compaction)
             if current.state != "running" or current.fence != claim.fence:
                 return current
-            said = {"compaction": current.id, **body(tx, current)}
+            said = {"compaction": current.id, **body(tx.now, current)}
             tx.put_session(self.add(tx, state, self.draft(kind, said)))
             self.leases.drop(tx, claim.session)
             return _compaction(tx, claim.session, claim.compaction)
@@ -613,8 +597,3 @@ def _compaction(tx: Transaction, session: str, id: str) -> Compaction:
     if found is None:
         raise OnefoldError(f"session {session!r} has no compaction {id!r}; `onefold show {session}` lists them")
     return found
-
-
-def _printable(text: str) -> str:
-    """A cause is for people, and never refused for its text."""
-    return text.encode("utf-8", "replace").decode()
