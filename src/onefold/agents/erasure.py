@@ -217,7 +217,8 @@ def settle(journal: Journal, frames: Frames, *sessions: str) -> None:
     """The same by whoever keeps rooms, for some of them; if none is named, for those whose session was deleted while
     somebody was killed in the middle."""
     some = sessions or [*_left_behind(journal, frames)]
-    if any([carry_out(journal, frames, session) for session in some]) and not frames.wipe():
+    done = [carry_out(journal, frames, session) for session in some]
+    if any(done) and not frames.wipe():
         log.warning("what was erased may still be in the bytes of the frames' file: erase it again, or scrub the store")
 
 

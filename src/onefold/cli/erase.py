@@ -17,7 +17,7 @@ from onefold.model import Erased
 from onefold.session import Session
 
 
-def command(
+def command(  # noqa: PLR0917  a parameter here is an option there
     session: SessionArgument,
     numbers: Annotated[
         list[int], typer.Argument(metavar="NUMBER...", min=1, help="The records' numbers.", show_default=False)

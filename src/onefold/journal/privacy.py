@@ -177,10 +177,9 @@ def _forget(journal: Journal, tx: Transaction, state: SessionState, gone: _Gone)
     covering = [r for s in tx.segments(state.id) if (r := _telling(tx, state, s, gone)) is not None]
     notes = [m for m in tx.marks(state.id, state.forked_at + 1, state.last + 1) if _comes_from(m, ranges)]
     notes = [m for m in notes if m.number not in {r.number for r in found}]
-    causes = [*_causes(tx, state, gone.first)]
-    nothing = not (found or covering or notes or causes)
-    if nothing and hidden == head.hidden and state.tokens == _size(tx, state, head):
+    if hidden == head.hidden and not found and not covering and not notes and state.tokens == _size(tx, state, head):
         return _Done((), (), None)
+    causes = [*_causes(tx, state, gone.first)]
     was_open = state.open is not None
     for record in (*found, *notes):
         state = _tombstone(journal, tx, state, record)
@@ -251,7 +250,7 @@ def _questions(tx: Transaction, state: SessionState, number: int) -> list[int]:
     if record is None:
         return []
     calls = {*record.header.opens, *record.header.closes} if record.header is not None else set()
-    asked = {record.body["question"]} if "question" in record.body else set()
+    asked = {record.body["question"]} if _what(record) in (QUESTION_ASKED, QUESTION_SETTLED) else set()
     if not calls and not asked:
         return []
     found: list[int] = []
