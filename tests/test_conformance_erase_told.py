@@ -27,7 +27,9 @@ def told_by_agent(journal: Journal, session: str = "s", *, key: str | None = Non
 def asked(journal: Journal, question: str, call: str) -> tuple[int, int]:
     """A question about a call, and its answer."""
     params: Json = {"toolCall": {"toolCallId": call, "rawInput": {"text": SECRET}}, "options": []}
-    ask = journal.draft(QUESTION_ASKED, {"question": question, "method": "session/request_permission", "params": params})
+    ask = journal.draft(
+        QUESTION_ASKED, {"question": question, "method": "session/request_permission", "params": params}
+    )
     settled = {"question": question, "outcome": "answered", "answer": {"result": {"text": SECRET}}}
     answer = journal.draft(QUESTION_SETTLED, settled)
     return journal.append("s", [ask]).numbers[0], journal.append("s", [answer]).numbers[0]
@@ -231,4 +233,3 @@ def test_a_message_that_has_a_question_in_it_is_no_question(store: Store, sessio
     (number,) = session.append({"question": ["a", "list"]}, format="json").numbers
 
     assert session.erase(number).numbers == (number,)
-

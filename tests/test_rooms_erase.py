@@ -526,7 +526,9 @@ def test_each_record_of_a_turn_takes_its_own_frames_along_and_no_other_ones(tmp_
                 ben, _ = await attached(there, session, after=0)
                 await ben.until(is_method("onefold/turn_settled"))
                 updates = [f.update for f in ben.heard if f.update]
-                theirs = {w for w in own if w in str([u for u in updates if u["sessionUpdate"] != "user_message_chunk"])}
+                theirs = {
+                    w for w in own if w in str([u for u in updates if u["sessionUpdate"] != "user_message_chunk"])
+                }
                 assert theirs == (set(own) - {"first"} if word == "first" else set(own) - {"first"} - gone)
                 asked = [u for u in updates if u["sessionUpdate"] == "user_message_chunk"]
                 assert (asked == []) is (word == "first")
