@@ -52,7 +52,7 @@ class World:
     kind: str
     address: str
     folder: Path
-    served: Running
+    served: Served
     scratch: Path
     """For the test itself: none of it is a store's."""
 

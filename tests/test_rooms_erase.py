@@ -342,11 +342,11 @@ def test_the_room_of_a_deleted_session_ends_and_nothing_is_kept_of_it(tmp_path: 
             done = await asyncio.to_thread(there.store.delete, session)
 
             assert (done.wiped, done.remains) == (True, ())
-            while ann.door.outbox.closed is None:
-                await asyncio.sleep(0.01)
+            assert ann._reading is not None
+            await ann._reading
             assert ann.door.outbox.closed == "its session was deleted"
-            while there.host._burying or session in there.host.rooms:
-                await asyncio.sleep(0.01)
+            await asyncio.gather(*there.host._burying)
+            assert session not in there.host.rooms
             assert not room.process.runs
             assert there.host.frames.known() == []
             with pytest.raises(SessionNotFound):
@@ -379,6 +379,12 @@ def test_what_a_process_left_behind_of_a_deleted_session_is_removed_by_the_next(
 
 
 def test_a_store_that_was_put_back_from_before_has_its_rooms_again(tmp_path: Path) -> None:
+    def put_back() -> None:
+        for left in tmp_path.glob("agent.db*"):
+            if left.is_file() and ".frames" not in left.name:
+                left.unlink()
+        (tmp_path / "copy.db").rename(tmp_path / "agent.db")
+
     async def work() -> None:
         async with place(tmp_path, "--state", str(tmp_path / "state")) as there:
             ann = await there.joined()
@@ -387,10 +393,7 @@ def test_a_store_that_was_put_back_from_before_has_its_rooms_again(tmp_path: Pat
             there.store.backup(tmp_path / "copy.db")
         with onefold.open(tmp_path / "agent.db") as store:
             store.delete(session)
-        for left in tmp_path.glob("agent.db*"):
-            if left.is_file() and ".frames" not in left.name:
-                left.unlink()
-        (tmp_path / "copy.db").rename(tmp_path / "agent.db")
+        put_back()
         async with place(tmp_path, "--state", str(tmp_path / "state")) as there:
             room = await there.host.open(session, there.host.agents.named(None), cwd="/")
             await room.ready()
@@ -435,9 +438,10 @@ def test_what_was_cut_short_is_completed_by_saying_it_again(tmp_path: Path, what
     path = tmp_path / "agent.db"
     session, number = _prepared(path)
     with onefold.open(path) as store:
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        with pytest.MonkeyPatch.context() as patch:
             STEPS[step](patch)
-            _do(store, what, session, number)
+            with pytest.raises(Killed):
+                _do(store, what, session, number)
 
         done = _do(store, what, session, number)
 
@@ -451,9 +455,10 @@ def test_what_was_cut_short_is_completed_by_saying_it_again(tmp_path: Path, what
 def test_what_was_cut_short_is_completed_by_whoever_opens_the_room(tmp_path: Path, step: str) -> None:
     path = tmp_path / "agent.db"
     session, number = _prepared(path)
-    with onefold.open(path) as store, pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+    with onefold.open(path) as store, pytest.MonkeyPatch.context() as patch:
         STEPS[step](patch)
-        _do(store, "erase", session, number)
+        with pytest.raises(Killed):
+            _do(store, "erase", session, number)
 
     async def work() -> None:
         async with place(tmp_path) as there:

@@ -29,11 +29,12 @@ def command(  # noqa: PLR0917  a parameter here is an option there
 ) -> None:
     """Removes the content of messages, inputs or notes for good.
 
-    What an agent asked and was answered can be erased, too. Prints first what will go: the records, the summaries and notes that come from them, and the forks that see them as
-    their past. Then it asks; where nobody can be asked it needs --yes, and ends with exit code 2 without it. A numbered
-    tombstone stays in each place, and a new summary is asked for where one went. The search index and the agents'
-    frames beside the store lose it too. Copies that onefold left there are named, and go with --remove-copies. Backups,
-    exports and other copies are not reached. If one of the records cannot be erased, none is, and the exit code is 1.
+    What an agent asked can be erased, too. Prints first what will go: the records, the summaries and notes that come
+    from them, and the forks that see them as their past. Then it asks; where nobody can be asked it needs --yes, and
+    ends with exit code 2 without it. A numbered tombstone stays in each place, and a new summary is asked for where one
+    went. The search index and the agents' frames beside the store lose it too. Copies that onefold left there are
+    named, and go with --remove-copies. Backups, exports and other copies are not reached. If one of the records cannot
+    be erased, none is, and the exit code is 1.
 
     \b
     Example:
