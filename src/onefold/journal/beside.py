@@ -84,8 +84,8 @@ def forget(journal: Journal, sessions: Sequence[str], *, whole: bool = False) ->
     words."""
     address = journal.backend.address
     left = []
-    for what, module in _CLEANERS.items() if address else ():  # a rehearsal has no address
-        path = frames_path(address) if what == FRAMES else beside(address, what) if _has_files(address) else None
+    for what, module in _CLEANERS.items():
+        path = _kept_in(address, what)
         if path is None or not path.exists():
             continue
         try:
@@ -96,6 +96,17 @@ def forget(journal: Journal, sessions: Sequence[str], *, whole: bool = False) ->
         if found is not None:
             left.append(f"{path}: {found}")
     return left
+
+
+def _kept_in(address: str, what: str) -> Path | None:
+    """A store in memory has nothing beside it, and a rehearsal not even an address. A server's store has frames alone,
+    if this user has a home for them."""
+    if not address or address.endswith(":"):
+        return None
+    try:
+        return frames_path(address) if what == FRAMES else beside(address, what) if _has_files(address) else None
+    except RuntimeError:  # nobody knows where this user's home is
+        return None
 
 
 def copies(address: str, sessions: Iterable[str]) -> list[Path]:
