@@ -178,6 +178,8 @@ class Life:
         """The record that says which limits its agent goes by, and what it says."""
         self.tokens = 0
         """As the library said last: only the bound on automatic compactions needs it."""
+        self.told: set[int] = set()
+        """The segments in which its agent has told of a summary of its own that stands."""
         self.stood: list[tuple[str, str]] = []
         """The notes of its last context: of a fork's, some may be its parent's and go with theirs."""
 
@@ -622,6 +624,7 @@ class Life:
         self.add("compaction.committed")
         act.state = "committed"
         act.segment = self.open_view(replace(self.view, redo=None, source="observed"))
+        self.told.add(act.segment)
 
     # ------------------------------------------------------------------ what people remove
 
@@ -635,31 +638,35 @@ class Life:
             if e.kind == "input.taken" and e.body is not None and number in (e.body, n + 1):
                 same |= {e.body, n + 1}
         said = {n for n in same if "message" in (self.entries[n].kind, self.entries[n].was)}
-        gone = self.forget(said, same - said)
-        return self._forget_in_forks(said, min(same | gone), deleted=False)
+        read = {n for n in same if "input.queued" not in (self.entries[n].kind, self.entries[n].was)}
+        gone = self.forget(said, same - said, read)
+        return self._forget_in_forks(said, read, min(same | gone), deleted=False)
 
     def delete(self) -> list[str]:
         del self.world.lives[self.id]
         self.world.gone |= {self.id, *self.aliases}
         for name in self.aliases:
             del self.world.names[name]
-        return self._forget_in_forks(set(range(1, self.last + 1)), 1, deleted=True)
+        everything = set(range(1, self.last + 1))
+        return self._forget_in_forks(everything, everything, 1, deleted=True)
 
-    def _forget_in_forks(self, said: set[int], first: int, deleted: bool) -> list[str]:
+    def _forget_in_forks(self, said: set[int], read: set[int], first: int, deleted: bool) -> list[str]:
         """Every fork that has anything from the first erased record on as its past, and forks of those."""
         touched: list[str] = []
         for child in [c for c in self.world.lives.values() if c.parent == self.id and c.forked_at >= first]:
             gone = {n for n in said if n <= child.forked_at}
+            theirs = {n for n in read if n <= child.forked_at}
             if deleted:
                 child.entries = {n: e for n, e in child.entries.items() if n not in gone}
                 child.views = {n: v for n, v in child.views.items() if n not in gone}
                 child.lost = max(gone)
-            child.forget(gone, set())
-            touched += [child.id, *child._forget_in_forks(gone, first, deleted)]
+            child.forget(gone, set(), theirs)
+            touched += [child.id, *child._forget_in_forks(gone, theirs, first, deleted)]
         return touched
 
-    def forget(self, said: set[int], others: set[int]) -> set[int]:
-        """Tombstones for its own, no summary and no note that comes from what was said, and a view without it."""
+    def forget(self, said: set[int], others: set[int], read: set[int]) -> set[int]:
+        """Tombstones for its own, no summary and no note that comes from what was said, and a view without it. What an
+        agent told of itself after it could have read any of it goes as well."""
         head = self.view
         hidden = head.hidden | said
         own = {n: e for n, e in self.entries.items() if n > self.forked_at}
@@ -667,8 +674,11 @@ class Life:
         made = [v for n, v in self.views.items() if n > self.forked_at and v.source == "compaction"]
         spoiled = [v.summary for v in made if any(n < v.cut and n not in v.hidden for n in said) and v.summary]
         found += [n for n, e in own.items() if e.kind == "note" and n not in found and said & set(e.body[3])]
-        if hidden == head.hidden and not found and all(s.erased for s in spoiled) and self.notes() == self.stood:
+        untold = {n for n in self.told if read and n > min(read)}
+        nothing = not found and not untold and all(s.erased for s in spoiled)
+        if nothing and hidden == head.hidden and self.notes() == self.stood:
             return set()
+        self.told -= untold
         was_open = self.open is not None
         for n in found:
             entry = self.entries[n]

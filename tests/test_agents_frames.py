@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sqlite3
@@ -18,9 +19,11 @@ import apsw
 import pytest
 
 from onefold.agents import frames as module
-from onefold.agents.frames import Frames, Kept, Numbered, RoomRow
+from onefold.agents import pages
+from onefold.agents.frames import Frames, Overtaken, RoomRow
+from onefold.agents.pages import Kept, Numbered
 from onefold.agents.wire import notification, text
-from onefold.errors import OutcomeUnknown, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
+from onefold.errors import OutcomeUnknown, SessionNotFound, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
 from tests.helpers import PATIENCE, ROOT, Child, hear, say
 
 HERE = "tests.test_agents_frames"
@@ -92,7 +95,7 @@ def test_frames_come_back_as_they_were_kept_with_numbers_from_one_on(frames: Fra
 
 def test_a_room_that_nobody_knows_has_nothing(frames: Frames) -> None:
     assert frames.read("none", 0, 10) == []
-    assert (frames.first("none"), frames.last("none"), frames.forgotten("none"), frames.folded("none")) == (0, 0, 0, 0)
+    assert (frames.first("none"), frames.last("none"), frames.forgotten("none")) == (0, 0, 0)
     assert done(frames.append("none", [])) == 0
 
 
@@ -140,13 +143,13 @@ def test_a_large_frame_behind_others_is_not_unpacked_before_it_is_its_turn(
     done(frames.append("s", kept("small")))
     done(frames.append("s", kept("x" * 50_000)))
     unpacked = []
-    unpack = module._frames
+    unpack = pages.unpacked
 
     def counted(coding: int, body: bytes) -> Iterator[Kept]:
         unpacked.append(coding)
         return unpack(coding, body)
 
-    monkeypatch.setattr(module, "_frames", counted)
+    monkeypatch.setattr(module, "unpacked", counted)
 
     assert [row.number for row in frames.read("s", 0, 10)] == [1]
     assert unpacked == [0]
@@ -155,7 +158,7 @@ def test_a_large_frame_behind_others_is_not_unpacked_before_it_is_its_turn(
 def test_pages_end_where_they_are_full_and_any_number_can_be_read_from(
     frames: Frames, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PAGE_BYTES", 50)
+    monkeypatch.setattr(pages, "PAGE_BYTES", 50)
     texts = [f"frame {n}" for n in range(1, 101)]
     for start in range(0, 100, 25):
         done(frames.append("s", kept(*texts[start : start + 25])))
@@ -401,7 +404,7 @@ def test_what_was_forgotten_makes_the_file_smaller_and_leaves_no_trace(path: str
 
 
 def checkpointed(frames: Frames, path: str) -> int:
-    frames.drop_room("somebody else")  # empties the log
+    assert frames.wipe()
     return Path(path).stat().st_size
 
 
@@ -454,18 +457,38 @@ def test_rooms_are_kept_changed_and_dropped_with_all_their_frames(frames: Frames
     frames.drop_room("s")
 
     assert frames.rooms() == [two]
-    assert (frames.last("s"), frames.read("s", 0, 10)) == (0, [])
+    assert (frames.first("s"), frames.read("s", 0, 10)) == (0, [])
     assert [row.text for row in all_of(frames, "t")] == ["stays"]
+    assert frames.wipe()
     assert b"nobody may find" not in b"".join(p.read_bytes() for p in Path(path).parent.iterdir())
     frames.drop_room("s")
 
 
-def test_how_far_the_journal_is_never_goes_back(frames: Frames) -> None:
-    frames.set_folded("s", 7)
-    frames.set_folded("s", 3).result(PATIENCE)
+def test_nothing_is_kept_of_a_room_that_was_dropped_until_it_is_admitted_again(frames: Frames, path: str) -> None:
+    row = RoomRow("s", "opencode", ["opencode", "acp"], "/work", None, 5.0, None)
+    frames.put_room(row)
+    done(frames.append("s", kept("before")))
+    frames.drop_room("s")
+    with contextlib.closing(Frames(path)) as another:
+        for late in (lambda: done(another.append("s", kept("late"))), lambda: another.put_room(row)):
+            with pytest.raises(SessionNotFound):
+                late()
+    assert (frames.known(), frames.rooms(), frames.read("s", 0, 10)) == ([], [], [])
 
-    assert frames.folded("s") == 7
-    assert done(frames.append("s", kept("x"))) == 1
+    frames.admit("s")
+
+    assert done(frames.append("s", kept("after"))) == 2
+    assert (frames.known(), frames.first("s")) == (["s"], 2)
+
+
+def test_who_does_not_know_of_the_newest_frame_keeps_none(frames: Frames) -> None:
+    done(frames.append("s", kept("one", "two")))
+
+    with pytest.raises(Overtaken):
+        done(frames.append("s", kept("mine"), after=1))
+
+    assert [row.text for row in all_of(frames, "s")] == ["one", "two"]
+    assert done(frames.append("s", kept("mine"), after=2)) == 3
 
 
 # ---------------------------------------------------------------------- the file
@@ -595,7 +618,7 @@ def test_a_commit_that_fails_in_an_unknown_way_says_so_and_the_next_one_works(fr
 def test_a_forked_child_is_told_to_open_its_own(path: str) -> None:
     code = (
         "import os, sys\n"
-        "from onefold.agents.frames import Frames, Kept\n"
+        "from onefold.agents.frames import Frames\nfrom onefold.agents.pages import Kept\n"
         "from onefold.errors import StoreError\n"
         "frames = Frames(sys.argv[1])\n"
         "frames.append('s', [Kept('in', 'x', 0)]).result()\n"

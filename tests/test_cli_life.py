@@ -584,7 +584,7 @@ def test_delete_says_first_what_goes_and_the_id_stays_taken(store: Path, call: C
     assert "\ndeleted talk: " in told
     assert told.endswith("backups, exports and other copies still have it\n")
     assert KEY not in encode(contents(store))
-    assert again == {"session": "talk", "records": 0, "forks": ["early", "late"], "wiped": True}
+    assert again == {"session": "talk", "records": 0, "forks": ["early", "late"], "wiped": True, "remains": []}
     assert "nothing was left of talk" in fine(call("delete", "talk", "--yes"))
     assert_one_line(call("show", "talk"), 2, "was deleted")
     assert fine(call("verify"))

@@ -519,7 +519,7 @@ def test_a_record_that_nobody_said_is_not_erased(store: Store, journal: Journal,
     before = everything(store)
 
     for other in nothing_said:
-        with pytest.raises(OnefoldError, match=r"messages, inputs and notes can be erased"):
+        with pytest.raises(OnefoldError, match=r"messages, inputs, notes and questions can be erased"):
             session.erase(other)
 
     assert len(nothing_said) >= 8

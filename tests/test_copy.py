@@ -16,14 +16,14 @@ import pytest
 
 import onefold
 from onefold import Record
-from onefold.journal import copying, turns
+from onefold.journal import copying, history, turns
 from onefold.journal.contract import Journal
 from onefold.journal.copying import Copied
 from onefold.journal.walk import walk
 from onefold.messages import encode
 from onefold.model import Claim, Held, KeyUse, Segment
 from tests import postgres_server
-from tests.conftest import KINDS, StoppedClock, claimed, said, who
+from tests.conftest import KINDS, StoppedClock, claimed, running, said, who
 from tests.helpers import restless
 from tests.test_cli import clean, run
 from tests.test_cli_life import fine, whole_life
@@ -349,6 +349,28 @@ def test_what_is_erased_after_the_copy_began_is_erased_in_the_copy_too(tmp_path:
 
         assert (done.erased, done.cause) == (1, None)
         assert [*other.session("s").read()] == [*session.read()]
+        assert other.verify().healthy
+
+
+def test_what_came_from_it_and_was_erased_with_it_is_erased_in_the_copy_too(tmp_path: Path) -> None:
+    with onefold.open(tmp_path / "a.db") as one, onefold.open(tmp_path / "b.db") as other:
+        session, journal = one.session("s"), one.journal
+        call = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "98765"}
+        (number,) = session.append(call, format="acp").numbers
+        asked = {"question": "q", "method": "m", "params": {"toolCall": {"toolCallId": "c", "title": "98765"}}}
+        journal.append("s", [journal.draft("question.asked", asked)])
+        journal.fail(running(journal), "98765 is no summary", None)
+        session.keep("agent")
+        history.observe(journal, "s", source="stream", said="they spoke of 98765")
+        _copy(one, other)
+        session.erase(number)
+
+        (done,) = _copy(one, other)
+
+        assert (done.erased, done.cause) == (4, None), "the call, the question, the cause, and what the agent told"
+        assert [*other.session("s").read()] == [*session.read()]
+        assert other.session("s").compactions() == session.compactions()
+        assert "98765" not in str([*other.session("s").read()])
         assert other.verify().healthy
 
 

@@ -261,12 +261,15 @@ def _every_record() -> list[Record]:
         kept.append({"role": "user", "content": "Why does the build fail?"})
         _agent(store, kept)
         kept.keep("onefold")
-        before = list(session.read())
+        before = [*session.read(), *kept.read()]
+        kept.erase(2, next(r.number for r in kept.read() if r.kind == model.QUESTION_ASKED))
         session.erase(session.queue({"role": "user", "content": "My key is 1234."}))
         session.erase(2)
         rests = store.session("nothing-to-do")
         child = _rests(store, rests)
-        return [*before, *session.read(), *fork.read(), *kept.read(), *rests.read(), *child.read()]
+        rested = [*rests.read(), *child.read()]
+        rests.erase(2)
+        return [*before, *session.read(), *fork.read(), *kept.read(), *rested, *rests.read()]
 
 
 def _rests(store: onefold.Store, session: onefold.Session) -> onefold.Session:

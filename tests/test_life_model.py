@@ -650,13 +650,25 @@ class Lives(RuleBasedStateMachine):
             lambda _: parent.fork(life.id, life.kind, at),
         )
 
+    @rule(some=some)
+    def observe_an_agent(self, some: int) -> None:
+        """It compacts by itself, tells of it, and leaves the session to onefold."""
+        for keeper in ("agent", "observe", "onefold"):
+            self.keep(some, keeper)
+
     @rule(some=some, keeper=st.sampled_from(["onefold", "onefold", "agent", "observe"]))
     def keep(self, some: int, keeper: Any) -> None:
         handle = self.handle(some)
         if keeper == "observe":
-            self.both(lambda: handle.session.observe("its transcript"), lambda _: self.of(handle).observe())
+            self.both(lambda: self.observe(handle.session), lambda _: self.of(handle).observe())
         else:
             self.both(lambda: handle.session.keep(keeper), lambda _: self.of(handle).keep(keeper))
+
+    def observe(self, session: Session) -> None:
+        """Its agent tells of a summary of its own, which knows all there is: what was undone, too."""
+        knows = [r.number for r in session.read(1) if r.kind == "message"]
+        told = "It stands for " + ", ".join(map(str, knows)) + "."
+        history.observe(self.store.journal, session.id, source="its transcript", said=told)
 
     # ------------------------------------------------------------------ what people remove, and what accidents do
 
@@ -758,7 +770,8 @@ def the_journal_holds_what_was_said(life: Life, records: dict[int, Record]) -> N
         assert record.kind == entry.kind, f"record {number} of {life.id}"
         assert record.key == entry.key
         if entry.kind == "segment.opened":  # in force or not, no summary knows what people removed
-            assert not any(n <= life.lost or life.entries[n].was for n in numbers_in(record.body.get("summary")))
+            for told in (record.body.get("summary"), record.body.get("said")):
+                assert not any(n <= life.lost or life.entries[n].was for n in numbers_in(told))
         if entry.kind in ("message", "input.queued"):
             assert record.body == entry.body
         started = records.get(entry.turn)

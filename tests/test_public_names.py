@@ -65,8 +65,8 @@ FIELDS = {
         "messages", "tokens", "segment", "numbers", "formats", "summary", "left_out", "last", "pinned", "notes",
         "facts",
     ],
-    onefold.Deleted: ["session", "records", "forks", "wiped"],
-    onefold.Erased: ["session", "numbers", "summaries", "forks", "compaction", "wiped"],
+    onefold.Deleted: ["session", "records", "forks", "wiped", "remains"],
+    onefold.Erased: ["session", "numbers", "summaries", "forks", "compaction", "wiped", "remains"],
     onefold.Holder: ["host", "pid", "thread", "agent", "nonce", "since", "until"],
     onefold.Material: ["session", "previous", "records", "instructions", "max_tokens", "attempt", "facts", "refused",
                       "stopped"],
@@ -172,7 +172,7 @@ def test_the_arguments_of_the_calls_that_everybody_makes() -> None:
     assert parameters(session.undo) == parameters(session.redo) == []
     assert parameters(session.rewind) == ["to"]
     assert parameters(session.pin)[:1] == parameters(session.unpin)[:1] == ["number"]
-    assert parameters(session.erase) == ["numbers"]
+    assert parameters(session.erase) == ["numbers", "*remove_copies"]
 
 
 def test_a_word_that_the_contract_does_not_have_is_refused_with_nothing_written() -> None:

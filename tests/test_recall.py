@@ -373,13 +373,15 @@ def test_a_reader_in_the_way_of_wiping_only_puts_it_off(
     session = filled(file)
     secret = session.append(user(MARKER)).numbers[0]
     find(file, MARKER)
-    session.erase(secret)
     recall = Recall(file)
 
     with closing(apsw.Connection(str(beside(path)))) as reader:
         reader.execute("begin; select count(*) from records").fetchall()
+        erased = session.erase(secret)
         assert numbers(recall.search(MARKER)) == []
         assert not recall.scrub()
+    assert not erased.wiped
+    assert [str(beside(path)) in one for one in erased.remains] == [True]
 
     assert recall.scrub()
     assert holding(path) == []

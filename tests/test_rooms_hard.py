@@ -666,7 +666,7 @@ def test_a_full_disk_loses_nothing_and_the_turn_ends_when_there_is_room_again(
                 loop.call_soon_threadsafe(failed.set)
                 raise full
 
-            def refused_later(*given: Any) -> Any:
+            def refused_later(*given: Any, **more: Any) -> Any:
                 failed.set()
                 wrong: Future[int] = Future()
                 wrong.set_exception(full)

@@ -368,7 +368,9 @@ class Erased:
     compaction: str | None = None
     """The new summary that was asked for."""
     wiped: bool = True
-    """The store's files no longer hold it. If not, a reader was in the way, or it is large: see `Store.scrub`."""
+    """No file of the store, and none beside it, still holds it, as far as this machine can see."""
+    remains: tuple[str, ...] = ()
+    """What may still hold it: files, by their paths, and what else was not reached, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +382,8 @@ class Deleted:
     forks: tuple[str, ...]
     """Sessions that saw its records as their own past. They no longer do."""
     wiped: bool = True
+    """As for `Erased`."""
+    remains: tuple[str, ...] = ()
 
 
 class SessionState(NamedTuple):

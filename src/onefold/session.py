@@ -285,11 +285,15 @@ class Session:
             ids=self._ids, agent=self._agent, turns=self._turns,
         )  # fmt: skip
 
-    def erase(self, *numbers: int) -> Erased:
-        """Removes the content of messages, inputs or notes for good, with every summary and note that comes from them,
-        here and in forks. Tombstones stay in their place."""
+    def erase(self, *numbers: int, remove_copies: bool = False) -> Erased:
+        """Removes the content of messages, inputs, notes or questions for good, with every summary and note that comes
+        from them, here, in forks, and in what is kept beside the store. Tombstones stay in their place.
+
+        What may still hold it is named in `remains`. With `remove_copies`, the copies go too that onefold itself left
+        beside the store, such as the one from before a migration.
+        """
         nobody_else = self._journal.backend.read(self._sees_the_same)
-        erased = privacy.erase(self._journal, self.id, numbers, actor=self._agent)
+        erased = privacy.erase(self._journal, self.id, numbers, actor=self._agent, remove_copies=remove_copies)
         if nobody_else:
             self._saw = self.head
         return erased

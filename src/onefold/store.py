@@ -14,7 +14,7 @@ from onefold.compaction.run import Runner
 from onefold.compaction.summarizers import Summarizer
 from onefold.errors import SessionNotFound, StoreDamaged, StoreError
 from onefold.journal import marks, privacy
-from onefold.journal.beside import is_folder
+from onefold.journal.beside import forget, is_folder
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryBackend
 from onefold.journal.refusals import check_name
@@ -155,17 +155,20 @@ class Store:
         """The id of the session that is known by this one, its own or any other."""
         return marks.resolve(self.journal, any_id)
 
-    def delete(self, any_id: str) -> Deleted:
-        """Removes a session whole. Its ids stay taken; forks of it no longer see it as their past, and are named."""
+    def delete(self, any_id: str, *, remove_copies: bool = False) -> Deleted:
+        """Removes a session whole, also from what is kept beside the store. Its ids stay taken; forks of it no longer
+        see it as their past, and are named. What may still hold it is named in `remains`; see `Session.erase`."""
         id = any_id if self.journal.backend.read(lambda tx: tx.deleted(any_id)) == any_id else self.resolve(any_id)
-        return privacy.delete(self.journal, id, actor=self._agent)
+        return privacy.delete(self.journal, id, actor=self._agent, remove_copies=remove_copies)
 
     def scrub(self) -> bool:
-        """Rewrites the store's files, so that nothing erased or deleted is left in them. Writers wait meanwhile.
+        """Rewrites the store's files, and those beside it, so that nothing erased or deleted is left in them. Writers
+        wait meanwhile.
 
-        Erasing does it by itself, but for a large store after a delete. False if a reader is in the way now.
+        Erasing does it by itself, but for large files. False if a reader is in the way now.
         """
-        return self.journal.backend.scrub(whole=True)
+        beside = forget(self.journal, (), whole=True)
+        return self.journal.backend.scrub(whole=True) and not beside
 
     def forks(self, id: str) -> list[SessionState]:
         """The sessions that have this one as their parent."""

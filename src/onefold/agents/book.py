@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from onefold.agents.erasure import FROM_FRAMES, Gone, frames_of, gone, newest
 from onefold.agents.folding import Whole
 from onefold.compaction.run import whoami
 from onefold.errors import OnefoldError, StoreError, TooLarge
@@ -49,7 +50,7 @@ LIFE = 600.0
 _PAGE = 500
 _LOOKED_AT = 20_000
 _REMEMBERED = 200
-_FRAMES, _ACT = "frames:", "act:"
+_ACT = "act:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,8 @@ class Left:
 
 def begins(message: Record) -> int:
     """The first frame that a message comes from; 0 if it comes from none."""
-    if message.key is None or not message.key.startswith(_FRAMES):
-        return 0
-    return int(message.key.removeprefix(_FRAMES).partition("-")[0])
+    some = frames_of(message.key)
+    return 0 if some is None else some[0]
 
 
 class Book:
@@ -145,7 +145,7 @@ class Book:
         last = None
         for body, first, to in wholes:
             made = draft(body, self.journal.new_id, format=ACP)
-            done = self.journal.append(self.session, [made], key=f"{_FRAMES}{first}-{to}", turn=turn)
+            done = self.journal.append(self.session, [made], key=f"{FROM_FRAMES}{first}-{to}", turn=turn)
             last = done.numbers[-1]
         return last
 
@@ -193,6 +193,15 @@ class Book:
     def compaction(self, id: str) -> Compaction:
         return self.journal.compaction(self.session, id)
 
+    # ------------------------------------------------------------------ what people erase
+
+    def erased_at(self) -> int:
+        """The newest segment that an erasure opened; 0 if nothing was ever erased."""
+        return self.journal.backend.read(lambda tx: newest(tx, self.session))
+
+    def gone(self) -> Gone | None:
+        return self.journal.backend.read(lambda tx: gone(tx, self.session))
+
     # ------------------------------------------------------------------ after a crash
 
     def left(self) -> Left:
@@ -212,8 +221,8 @@ class Book:
 
         def look(tx: Transaction) -> int:
             for record in self._backwards(tx, known(tx, self.session)):
-                if record.key is not None and record.key.startswith(_FRAMES):
-                    return int(record.key.rpartition("-")[2])
+                if (some := frames_of(record.key)) is not None:
+                    return some[1]
             return 0
 
         return self.journal.backend.read(look)

@@ -13,7 +13,6 @@ import re
 import threading
 import time
 import weakref
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -21,12 +20,13 @@ from dataclasses import astuple, dataclass
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import apsw
 import orjson
 
-from onefold.errors import OutcomeUnknown, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
+from onefold.agents.pages import LARGE, Kept, Numbered, packed, page, pages, unpacked
+from onefold.errors import OutcomeUnknown, SessionNotFound, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
 from onefold.journal.sqlite.engine import check_library
 from onefold.journal.sqlite.place import check_place
 from onefold.model import Clock, system_clock
@@ -38,43 +38,24 @@ SCHEMA = 1
 BUSY = 30_000
 LOG_BYTES = 16 << 20
 """To this size SQLite's log is cut back after a large write."""
-PAGE_BYTES = 1 << 20
-"""A page ends with the frame that fills it; a larger frame has one of its own."""
-SMALL = 256
-"""Pages below this size are kept as they are."""
-LEVEL = 3
 MOST_TOGETHER = 256
-LARGE = 4 << 20
-"""So many bytes in one commit, or one append: a large one delays nobody who came before it."""
 READ_BYTES = 16 << 20
 RETAIN_PAGES = 64
 IDLE_READERS = 4
+WIPE_PAGES = (256 << 20) // 4096
+"""Up to this size the file is written anew at once when something in it was erased."""
+WIPE_PATIENCE = 2_000
+_DROPPED = -1
+"""In the place of a count: the room's session was deleted, and nothing is kept of it any more."""
 
-_PLAIN, _ZLIB = 0, 1
 _NOTHING_WRITTEN = (apsw.FullError, apsw.BusyError, apsw.ConstraintError)
 _ours: weakref.WeakSet[Frames] = weakref.WeakSet()
 _inherited: list[Any] = []
 """Connections of a parent process. Never used and never closed here: closing could end the parent's log."""
 
 
-class Kept(NamedTuple):
-    """A frame to be kept, or a line of stderr, or a note. A tuple, because there are very many."""
-
-    kind: str
-    """in and out: from the agent and to it; old: told again by the agent; err: its stderr; note: the room's own."""
-    text: str
-    record: int
-    """The journal's last number at that time."""
-
-
-class Numbered(NamedTuple):
-    """A frame that was kept."""
-
-    number: int
-    kind: str
-    text: str
-    record: int
-    at: float
+class Overtaken(Exception):
+    """Somebody else has kept a frame in this room: an erasure that says so. Look at it first, then keep your own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +72,24 @@ class RoomRow:
     closed_at: float | None
 
 
+class Erasure(Protocol):
+    """What is to go from a room's frames."""
+
+    def see(self, row: Numbered) -> None:
+        """Learns from a frame. It is shown all of them, in order, before the first is replaced."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was carried out before."""
+
+    def left_of(self, row: Numbered) -> str:
+        """The text that is to stand in the place of a frame's; the same if it stays."""
+
+    @property
+    def mark(self) -> Kept:
+        """The frame that says that it was carried out."""
+
+
 class _Count(NamedTuple):
     room: int
     last: int
@@ -105,7 +104,7 @@ class _Job(NamedTuple):
 
 
 class Frames:
-    """All rooms of a store. Any thread may use it; `append` and `set_folded` never wait, all else may."""
+    """All rooms of a store. Any thread may use it; `append` never waits, all else may."""
 
     def __init__(self, path: str, *, clock: Clock = system_clock) -> None:
         check_library()
@@ -123,10 +122,14 @@ class Frames:
         self._thread.start()
         _ours.add(self)
 
-    def append(self, room: str, rows: Sequence[Kept]) -> Future[int]:
-        """Keeps frames, all or none; gives the number of the last one once they are durable. Cannot be cancelled."""
+    def append(self, room: str, rows: Sequence[Kept], *, after: int | None = None) -> Future[int]:
+        """Keeps frames, all or none; gives the number of the last one once they are durable. Cannot be cancelled.
+
+        `after` is the last frame that the caller knows of: `Overtaken` if there is a later one. Where the session was
+        deleted nothing is kept: `SessionNotFound`.
+        """
         size = sum(len(row.text) for row in rows)
-        return self._submit(partial(_append, room=room, rows=tuple(rows), clock=self._clock), size)
+        return self._submit(partial(_append, room=room, rows=tuple(rows), clock=self._clock, after=after), size)
 
     def read(self, room: str, after: int, limit: int) -> list[Numbered]:
         """Frames with higher numbers, the oldest first: at most so many, and not many megabytes at once."""
@@ -147,13 +150,6 @@ class Frames:
         """The number of the newest frame that was removed; 0 if none was."""
         return self._count(room).forgotten
 
-    def folded(self, room: str) -> int:
-        """Up to which frame the journal has it all."""
-        return self._count(room).folded
-
-    def set_folded(self, room: str, number: int) -> Future[None]:
-        return self._submit(partial(_set_folded, room=room, number=number))
-
     def rooms(self) -> list[RoomRow]:
         with self._reading() as connection:
             return [_room(*row) for row in connection.execute(_queries()["rooms"])]
@@ -164,17 +160,54 @@ class Frames:
             return _room(*found[0]) if found else None
 
     def put_room(self, row: RoomRow) -> None:
-        """Durable when it returns."""
+        """Durable when it returns. A room of a session that was deleted is not: `SessionNotFound`."""
         command = orjson.dumps(row.command).decode()
         values = [command if name == "command" else value for name, value in zip(_FIELDS, astuple(row), strict=True)]
-        self._submit(lambda connection: _run(connection, "put_room", *values)).result()
 
-    def drop_room(self, session: str) -> None:
-        """Removes all that is kept of a room, for good: the session was deleted."""
+        def put(connection: apsw.Connection) -> None:
+            _known(connection, row.session)
+            _run(connection, "put_room", *values)
+
+        self._submit(put).result()
+
+    def drop_room(self, session: str) -> bool:
+        """Removes all that is kept of a room, for good, because its session was deleted. Nothing is kept of it again,
+        by whatever process: see `admit`. False if nothing was there."""
+        if session not in self.known():
+            return False
         while not self._submit(partial(_drop_some, room=session)).result():
             pass
-        with self._reading() as connection, contextlib.suppress(apsw.BusyError):
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        return True
+
+    def admit(self, session: str) -> None:
+        """Whoever knows that a session is there opens its room, also where a store was put back from before its end."""
+        self._submit(lambda connection: _run(connection, "admit", session)).result()
+
+    def known(self) -> list[str]:
+        """The sessions of which anything is kept."""
+        with self._reading() as connection:
+            return [session for (session,) in connection.execute(_queries()["known"])]
+
+    def erase(self, room: str, erasure: Erasure) -> bool:
+        """Puts others in the place of frames, under the same numbers, and keeps one more that says so. False if that
+        was done before. One transaction: what is to go is told by frames that go themselves."""
+        return self._submit(partial(_erase, room=room, erasure=erasure, clock=self._clock)).result()
+
+    def wipe(self, *, whole: bool = False) -> bool:
+        """Writes the file anew and empties its log, so that neither holds what was removed: as far as it is quick, or
+        `whole`. False if it is large, or a reader was in the way."""
+        with self._reading() as connection:
+            if not whole and int(str(connection.pragma("page_count"))) > WIPE_PAGES:
+                return False
+            try:
+                connection.execute("vacuum")
+                connection.set_busy_timeout(WIPE_PATIENCE)
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except (apsw.BusyError, apsw.LockedError):
+                return False
+            finally:
+                connection.set_busy_timeout(BUSY)
+            return True
 
     def retain(self, before: float) -> int:
         """Removes frames that were kept before this time, a few at a time, so that nobody waits for it; how many.
@@ -409,6 +442,8 @@ def _count(connection: apsw.Connection, room: str) -> _Count | None:
 
 def _known(connection: apsw.Connection, room: str) -> _Count:
     found: Any = _count(connection, room)
+    if found is not None and found.folded == _DROPPED:
+        raise SessionNotFound(room, deleted=True)
     return found or _Count(*_one(connection, "add_count", room))
 
 
@@ -416,18 +451,43 @@ def _one(connection: apsw.Connection, name: str, *values: Any) -> Any:
     return connection.execute(_queries()[name], values).fetchall()[0]
 
 
-def _append(connection: apsw.Connection, *, room: str, rows: Sequence[Kept], clock: Clock) -> int:
+def _append(
+    connection: apsw.Connection, *, room: str, rows: Sequence[Kept], clock: Clock, after: int | None = None
+) -> int:
     count = _known(connection, room)
     last, at = count.last, clock()
-    for size, body in _pages(rows):
-        _run(connection, "add_page", _place(count.room, last + 1), last + size, at, len(body), *_packed(body))
+    if after is not None and last > after:
+        raise Overtaken
+    for size, body in pages(rows):
+        _run(connection, "add_page", _place(count.room, last + 1), last + size, at, len(body), *packed(body))
         last += size
     _run(connection, "put_last", last, count.room)
     return last
 
 
-def _set_folded(connection: apsw.Connection, *, room: str, number: int) -> None:
-    _run(connection, "put_folded", number, _known(connection, room).room)
+def _erase(connection: apsw.Connection, *, room: str, erasure: Erasure, clock: Clock) -> bool:
+    count = _count(connection, room)
+    if count is None or count.folded == _DROPPED:
+        return False
+    places: list[Any] = [place for (place,) in connection.execute(_queries()["places"], _range(count.room)).fetchall()]
+    for place in places:
+        for row in _one_page(connection, place):
+            erasure.see(row)
+    if erasure.is_done:
+        return False
+    for place in places:
+        rows = _one_page(connection, place)
+        left = [Kept(row.kind, erasure.left_of(row), row.record) for row in rows]
+        if any(one.text != row.text for one, row in zip(left, rows, strict=True)):
+            body = page(left)
+            _run(connection, "put_page", len(body), *packed(body), place)
+    _append(connection, room=room, rows=[erasure.mark], clock=clock)
+    return True
+
+
+def _one_page(connection: apsw.Connection, place: int) -> list[Numbered]:
+    _, at, _, coding, body = _one(connection, "pages", place, place)
+    return [Numbered(number, *row, at) for number, row in enumerate(unpacked(coding, body), _number(place))]
 
 
 def _read(connection: apsw.Connection, room: int, after: int, limit: int) -> list[Numbered]:
@@ -437,12 +497,12 @@ def _read(connection: apsw.Connection, room: int, after: int, limit: int) -> lis
     size = 0
     cursor = connection.execute(_queries()["pages"], (low if begins is None else begins, high))
     try:
-        page: Any
-        for page in cursor:
-            place, at, unpacked, coding, body = page
-            if found and size + unpacked > READ_BYTES:
+        row: Any
+        for row in cursor:
+            place, at, length, coding, body = row
+            if found and size + length > READ_BYTES:
                 break
-            for number, (kind, text, record) in enumerate(_frames(coding, body), _number(place)):
+            for number, (kind, text, record) in enumerate(unpacked(coding, body), _number(place)):
                 if number > after:
                     size += len(text)
                     if found and (len(found) >= limit or size > READ_BYTES):
@@ -481,48 +541,9 @@ def _drop_some(connection: apsw.Connection, *, room: str) -> bool:
             _run(connection, "drop_pages", low, pages[-1][0])
             connection.execute("pragma incremental_vacuum").fetchall()
             return False
-        _run(connection, "drop_count", count.room)
+        _run(connection, "put_dropped", _DROPPED, count.room)
     _run(connection, "drop_room", room)
     return True
-
-
-# ---------------------------------------------------------------------- pages
-
-
-def _pages(rows: Sequence[Kept]) -> Iterator[tuple[int, bytes]]:
-    """How many frames, and they themselves: a line of JSON with kind, record and length of each, then all texts."""
-    heads: list[tuple[str, int, int]] = []
-    texts: list[bytes] = []
-    size = 0
-    for kind, text, record in rows:
-        data = text.encode(errors="surrogatepass")
-        if texts and size + len(data) > PAGE_BYTES:
-            yield len(texts), b"".join((orjson.dumps(heads), b"\n", *texts))
-            heads, texts, size = [], [], 0
-        heads.append((kind, record, len(data)))
-        texts.append(data)
-        size += len(data)
-    if texts:
-        yield len(texts), b"".join((orjson.dumps(heads), b"\n", *texts))
-
-
-def _packed(body: bytes) -> tuple[int, bytes]:
-    if len(body) >= SMALL:
-        smaller = zlib.compress(body, LEVEL if len(body) < LARGE else 1)  # others wait meanwhile
-        if len(smaller) < len(body):
-            return _ZLIB, smaller
-    return _PLAIN, body
-
-
-def _frames(coding: Any, body: Any) -> Iterator[Kept]:
-    try:
-        data: bytes = zlib.decompress(body) if coding == _ZLIB else body
-        begins = data.index(b"\n") + 1
-        for kind, record, length in orjson.loads(data[:begins]):
-            yield Kept(kind, data[begins : begins + length].decode(errors="surrogatepass"), record)
-            begins += length
-    except (zlib.error, ValueError) as error:
-        raise StoreDamaged(f"a page of frames is damaged ({error}); the journal does not need it") from error
 
 
 # ---------------------------------------------------------------------- the file

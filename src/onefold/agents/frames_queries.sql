@@ -12,11 +12,14 @@ update counts set last = ? where number = ?;
 -- put_forgotten: frames up to this one were removed.
 update counts set forgotten = ? where number = ?;
 
--- put_folded: frames up to this one are in the journal; never fewer than before.
-update counts set folded = max(folded, ?) where number = ?;
+-- put_dropped: nothing is kept of a room any more.
+update counts set forgotten = last, folded = ? where number = ?;
 
--- drop_count: a room that never was.
-delete from counts where number = ?;
+-- admit: a room of which something may be kept again.
+update counts set folded = 0 where room = ? and folded < 0;
+
+-- known: the sessions of which anything is kept.
+select session from rooms union select room from counts where folded >= 0 order by 1;
 
 -- counts: every room that keeps frames, after one of them.
 select number from counts where number > ? order by number;
@@ -29,6 +32,12 @@ select max(place) from pages where place between ? and ?;
 
 -- pages: from one place on to another, in order.
 select place, at, size, coding, body from pages where place between ? and ? order by place;
+
+-- places: where the pages of a room begin, in order.
+select place from pages where place between ? and ? order by place;
+
+-- put_page: other frames in the place of a page's.
+update pages set size = ?, coding = ?, body = ? where place = ?;
 
 -- oldest: the first pages of a room, without what is in them.
 select place, last, at from pages where place between ? and ? order by place limit ?;

@@ -1,6 +1,7 @@
 -- Raw frames: what went over the wire between an agent and onefold, apart from the journal.
 
--- How far each room has come. Its row stays when its frames are gone, so that no number is ever given twice.
+-- How far each room has come. Its row stays when its frames are gone, so that no number is ever given twice. `folded`
+-- is -1 once the room's session was deleted, so that no process keeps anything of it any more, and else of no meaning.
 create table counts (
     number integer primary key,
     room text not null unique,

@@ -14,12 +14,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
+from onefold.agents.erasure import settle
 from onefold.agents.frames import Frames
 from onefold.agents.refused import Refused
 from onefold.agents.room import Room
 from onefold.agents.spec import Agent, Agents
 from onefold.errors import OnefoldError, SessionNotFound, StoreError
-from onefold.journal.beside import beside
 from onefold.journal.refusals import check_name
 from onefold.journal.seam import Transaction
 from onefold.model import Clock, Json, system_clock
@@ -81,6 +81,7 @@ class Host:
         self._stop = threading.Event()
         self._ticking: asyncio.Task[None] | None = None
         self._resuming: asyncio.Task[None] | None = None
+        self._burying: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------------ life
 
@@ -131,7 +132,7 @@ class Host:
                 version = backend.version()
                 if version != seen:
                     seen = version
-                    loop.call_soon_threadsafe(self._poke, self._concerned())
+                    loop.call_soon_threadsafe(self._poke, *self._concerned())
                     self._stop.wait(CALM)
                 backend.wait(version, 1.0)
             except StoreError as error:
@@ -141,21 +142,36 @@ class Host:
             except RuntimeError:  # the loop has ended
                 return
 
-    def _concerned(self) -> list[str]:
-        """The sessions whose rooms have to look: a compaction is wanted, a turn was ended or has become free."""
+    def _concerned(self) -> tuple[list[str], list[str]]:
+        """The sessions whose rooms have to look (a compaction is wanted, a turn was ended or has become free, something
+        was erased), and those that were deleted."""
         wanted = [c.session for c in self.store.compactions() if c.state == "requested"]
-        rooms = list(self._rooms.items())
+        rooms = list(self._rooms.values())
 
-        def look(tx: Transaction) -> list[str]:
-            found = ((room, tx.session(session)) for session, room in rooms)
-            return [state.id for room, state in found if state is not None and room.prompts.concerns(state.turn or 0)]
+        def look(tx: Transaction) -> tuple[list[str], list[str]]:
+            found = [(room, tx.session(room.session)) for room in rooms]
+            concerned = [room.session for room, state in found if state is not None and room.concerns(state)]
+            return concerned, [room.session for room, state in found if state is None]
 
-        return [*wanted, *self.store.journal.backend.read(look)]
+        concerned, deleted = self.store.journal.backend.read(look)
+        return [*wanted, *concerned], deleted
 
-    def _poke(self, sessions: Sequence[str]) -> None:
+    def _poke(self, sessions: Sequence[str], deleted: Sequence[str] = ()) -> None:
         for session in sessions:
             if (room := self._rooms.get(session)) is not None:
                 room.poke()
+        for session in deleted:
+            task = asyncio.get_running_loop().create_task(self._bury(session))
+            self._burying.add(task)
+            task.add_done_callback(self._burying.discard)
+
+    async def _bury(self, session: str) -> None:
+        """A session was deleted: its room and its agent end, and nothing is kept of them."""
+        try:
+            await self.shut(session, "its session was deleted")
+            await self.in_thread(lambda: settle(self.store.journal, self.frames, session))
+        except OnefoldError as error:
+            log.warning("the frames of a deleted session are removed later: %s", error, extra={"session": session})
 
     async def _tick(self) -> None:
         retained = 0.0
@@ -167,6 +183,7 @@ class Host:
                 retained = self.clock()
                 before = retained - self.agents.days * DAY
                 try:
+                    await self.in_thread(lambda: settle(self.store.journal, self.frames))
                     await self.in_thread(lambda before=before: self.frames.retain(before))  # type: ignore[misc]
                 except OnefoldError as error:
                     log.warning("old frames could not be removed: %s", error)
@@ -264,10 +281,3 @@ class Host:
         handle = self._held.pop(session, None)
         if handle is not None:
             os.close(handle)
-
-
-def frames_path(address: str, data: Path) -> Path:
-    """Where the raw frames of a store are: beside a file, else among this user's data."""
-    if "://" not in address and not address.endswith(":"):
-        return beside(address, "frames")
-    return data / "frames" / f"{hashlib.sha256(address.encode()).hexdigest()[:16]}.frames"

@@ -60,7 +60,7 @@ class Told:
         form = (member.attached, member.knows_compaction)
         if form not in self._forms:
             self._forms[form] = [text(f) for f in self._made(*form)]
-        return all(member.outbox.give(made) for made in self._forms[form])
+        return all(member.outbox.give(made, self.number) for made in self._forms[form])
 
     def _made(self, numbered: bool, knows_compaction: bool) -> Iterable[Frame]:
         for params in self._params(knows_compaction):

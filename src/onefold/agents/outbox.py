@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Collection
 
 MOST_BYTES = 8 << 20
 MOST_FRAMES = 10_000
@@ -13,7 +14,7 @@ class Outbox:
     """Frames on their way to a client, as text. Filled by rooms, emptied by the client's connection; in one loop."""
 
     def __init__(self, *, most_bytes: int = MOST_BYTES, most_frames: int = MOST_FRAMES) -> None:
-        self._waiting: deque[str] = deque()
+        self._waiting: deque[tuple[str, int | None]] = deque()
         self._bytes = 0
         self._most_bytes, self._most_frames = most_bytes, most_frames
         self._wake = asyncio.Event()
@@ -21,18 +22,28 @@ class Outbox:
         self.closed: str | None = None
         """Why it takes nothing any more."""
 
-    def give(self, text: str) -> bool:
-        """Puts a frame in. False if the client is gone, or is let go by this."""
+    def give(self, text: str, number: int | None = None) -> bool:
+        """Puts a frame in, with its number if it has one. False if the client is gone, or is let go by this."""
         if self.closed is not None:
             return False
         size = self._size(text)
         if self._bytes + size > self._most_bytes or len(self._waiting) >= self._most_frames:
             self.close("it did not read; attach again from the last number")
             return False
-        self._waiting.append(text)
+        self._waiting.append((text, number))
         self._bytes += size
         self._wake.set()
         return True
+
+    def numbers(self) -> list[int]:
+        """Of the frames that wait."""
+        return [number for _, number in self._waiting if number is not None]
+
+    def take_back(self, numbers: Collection[int]) -> None:
+        """Removes frames that wait: they were erased since."""
+        if numbers:
+            self._waiting = deque(one for one in self._waiting if one[1] not in numbers)
+            self._bytes = sum(self._size(text) for text, _ in self._waiting)
 
     def _size(self, text: str) -> int:
         """What a frame counts. One that is larger than the bound has to pass, too, and is the same text for all."""
@@ -54,7 +65,7 @@ class Outbox:
                 return None
             self._wake.clear()
             await self._wake.wait()
-        text = self._waiting.popleft()
+        text, _ = self._waiting.popleft()
         self._bytes -= self._size(text)
         if self._has_room():
             self._room.set()

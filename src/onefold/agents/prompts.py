@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from onefold.agents.handover import handover
 from onefold.agents.members import Member
@@ -19,6 +20,7 @@ from onefold.model import Held, Json, Outcome, Record, TurnClaim
 if TYPE_CHECKING:
     from onefold.agents.room import Room
 
+T = TypeVar("T")
 log = logging.getLogger("onefold.agents")
 
 AGAIN = 1.0
@@ -124,6 +126,12 @@ class Prompts:
             self._settle(number, {"stopReason": "cancelled"})
             await self.changed()
         done.set_result({"unqueued": taken})
+
+    async def forget(self, inputs: Collection[int]) -> None:
+        """Prompts were erased. Of those that waited, nobody waits for the end any more."""
+        for number in [n for n in self._waiting if n in inputs and (self.turn is None or self.turn.prompt != n)]:
+            self._settle(number, {"stopReason": "cancelled"})
+        await self.changed()
 
     # ------------------------------------------------------------------ the turn
 
@@ -295,12 +303,12 @@ def _own_meta(params: dict[str, Json]) -> dict[str, Json]:
     return own if isinstance(own, dict) else {}
 
 
-def fulfil(future: asyncio.Future[Json], value: Json) -> None:
+def fulfil(future: asyncio.Future[T], value: T) -> None:
     """Who waited for it may be gone."""
     if not future.done():
         future.set_result(value)
 
 
-def refuse(future: asyncio.Future[Json], why: OnefoldError) -> None:
+def refuse(future: asyncio.Future[T], why: OnefoldError) -> None:
     if not future.done():
         future.set_exception(why)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -89,6 +90,11 @@ class Questions:
         for question in list(self._waiting.values()):
             if question.asked_as == asked_as:
                 await self._settle(question, "withdrawn", None, None)
+
+    async def forget(self, ids: Collection[str]) -> None:
+        """Questions were erased: what nobody may see, nobody can answer."""
+        for question in [q for q in self._waiting.values() if q.id in ids]:
+            await self._settle(question, "withdrawn", None, None)
 
     async def withdraw(self, outcome: str = "withdrawn", by: Member | None = None) -> None:
         """Nobody need answer any more: the turn is over, or somebody cancels it."""

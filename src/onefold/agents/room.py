@@ -17,18 +17,19 @@ from typing import Any, Literal, Protocol, TypeVar
 from onefold.agents import witnesses
 from onefold.agents.book import Book
 from onefold.agents.compactions import Compactions
+from onefold.agents.erasure import SAYS_NOTHING, settle
 from onefold.agents.frames import Frames
 from onefold.agents.history import Moment
 from onefold.agents.members import Member, Members, Told
 from onefold.agents.process import ANSWER, Process
-from onefold.agents.prompts import AGAIN, Prompted, Prompts
+from onefold.agents.prompts import AGAIN, Prompted, Prompts, fulfil
 from onefold.agents.questions import Questions
 from onefold.agents.refused import AUTH_REQUIRED, BUSY, Refused
 from onefold.agents.spec import Agent, Redact
 from onefold.agents.tape import Tape
 from onefold.agents.wire import Frame, error, notification
 from onefold.errors import OnefoldError, StoreError
-from onefold.model import Clock, Json
+from onefold.model import Clock, Json, SessionState
 from onefold.store import Store
 
 T = TypeVar("T")
@@ -92,17 +93,22 @@ class Room:
         self._decided = asyncio.Event()
         """The agent can be talked to, or will not be."""
         self._latest: dict[str, Frame] = {}
+        self.head = 0
+        """The session's segment in force when this room last looked whether something was erased."""
+        self._erased_at = 0
 
     # ------------------------------------------------------------------ life
 
     async def open(self) -> None:
         """Takes up what an earlier process left, and starts the agent. Returns at once; `ready` waits for the agent."""
         await self.in_thread(self.book.open)
+        await self.in_thread(partial(self.around.frames.admit, self.session))
         left = await self.in_thread(self.book.left)
         turn = await self.in_thread(partial(self.book.claim_of, left.turn)) if left.turn is not None else None
         await self.tape.take_up(turn)
         await self.in_thread(partial(self.book.settle_left, left, "onefold ended while the agent was at work"))
         await self.compactions.take_up()
+        await self._heed()
         self.tape.record = (await self.in_thread(self.book.state)).last
         await self.prompts.changed()
         await self.process.remember()
@@ -207,15 +213,39 @@ class Room:
         self._others.add(task)
         task.add_done_callback(self._others.discard)
 
+    def concerns(self, state: SessionState) -> bool:
+        """Whether the room has to look, now that its session is so in the journal. From any thread."""
+        return state.head != self.head or self.prompts.concerns(state.turn or 0)
+
     def poke(self) -> None:
         """The journal has news, or time has passed."""
         if self.phase != "closed" and not self._inbox.full():
             self._inbox.put_nowait(self._look)
 
     async def _look(self) -> None:
+        await self._heed()
         await self.compactions.look()
         await self.prompts.look()
         await self.prompts.next()
+
+    async def _heed(self) -> SessionState:
+        """Looks whether something was erased, by whoever it was: then nothing that is kept or known here says it any
+        more. Whoever comes to this room is let in after that."""
+        state = await self.in_thread(self.book.state)
+        if state.head == self.head:
+            return state
+        self.head = state.head
+        erased_at = await self.in_thread(self.book.erased_at)
+        if erased_at != self._erased_at:
+            self._erased_at = erased_at
+            await self.in_thread(partial(settle, self.book.journal, self.around.frames, self.session))
+            await self.tape.heed()
+            self._latest = {kind: frame for kind, frame in self._latest.items() if kind in SAYS_NOTHING}
+            gone = await self.in_thread(self.book.gone)
+            if gone is not None:
+                await self.questions.forget(gone.questions)
+                await self.prompts.forget(gone.inputs)
+        return await self.in_thread(self.book.state)
 
     # ------------------------------------------------------------------ what the agent says
 
@@ -357,7 +387,7 @@ class Room:
         async def work() -> None:
             try:
                 await self.tape.commit()
-                state = await self.in_thread(self.book.state)
+                state = await self._heed()
                 found.set_result(Moment(self.tape.folded_up_to, state.last))
             except OnefoldError as trouble:
                 found.set_exception(trouble)
@@ -373,10 +403,11 @@ class Room:
         With `after`, it is given the frames after that number; without, it hears from now on. One that is `new` is told
         how it is now.
         """
-        done = asyncio.Event()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def work() -> None:
             try:
+                await self._heed()
                 await self.tape.commit()
                 first()
                 member.last = self.tape.last if after is None else after
@@ -387,11 +418,13 @@ class Room:
                     self._welcome(member, new=new)
                 else:
                     self._start(self._catch_up(member, new=new))
-            finally:
-                done.set()
+                fulfil(done, None)
+            except Exception as trouble:  # whatever it is, who wants to come in has to hear of it
+                if not done.done():
+                    done.set_exception(trouble)
 
         await self._ask(work)
-        await done.wait()
+        await done
 
     def _welcome(self, member: Member, *, new: bool) -> None:
         """How it is now: the newest of what agents say once, and the questions that wait."""

@@ -9,9 +9,11 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from onefold.agents.book import Book
+from onefold.agents.erasure import ERASED_FRAME
 from onefold.agents.folding import Folding, Whole
-from onefold.agents.frames import Frames, Kept
+from onefold.agents.frames import Frames, Overtaken
 from onefold.agents.members import Member, Members, Told
+from onefold.agents.pages import Kept
 from onefold.agents.spec import Redact
 from onefold.agents.wire import Frame, notification, parse, text
 from onefold.agents.witnesses.observing import text_of
@@ -97,8 +99,12 @@ class Tape:
         return text_of(kept.params.get("prompt")) or None if kept is not None else None
 
     def hear(self, frame: Frame, *, replayed: bool) -> None:
-        """A notification of the agent: told to all, unless it only repeats what was."""
-        self.keep("old" if replayed else "in", frame, None if replayed else partial(self._pass_on, frame))
+        """A notification of the agent: told to all, unless it only repeats what was. Then not its content is kept
+        either: the journal has it, unless somebody erased it since."""
+        if replayed:
+            self.keep("old", _outline(frame))
+        else:
+            self.keep("in", frame, partial(self._pass_on, frame))
 
     def _pass_on(self, frame: Frame, number: int) -> None:
         self._members.tell(frame, number)
@@ -113,11 +119,15 @@ class Tape:
 
     async def commit(self) -> None:
         """Makes what was put down durable, then passes it on."""
-        if self._rows:
+        while self._rows:
             rows, after = self._rows, self._after
             self._rows, self._after = [], []
             try:
-                last = await asyncio.wrap_future(self._frames.append(self._book.session, rows))
+                last = await asyncio.wrap_future(self._frames.append(self._book.session, rows, after=self.last))
+            except Overtaken:
+                self._rows, self._after = rows + self._rows, after + self._after
+                await self.heed()
+                continue
             except StoreError:  # a full disk, say: they come with the next ones, in their order
                 self._rows, self._after = rows + self._rows, after + self._after
                 raise
@@ -129,6 +139,39 @@ class Tape:
                     log.error("frame %d was not understood", number, extra=self._of, exc_info=trouble)
         if self._wholes:
             await self._say()
+
+    # ------------------------------------------------------------------ what somebody erased
+
+    async def heed(self) -> None:
+        """Somebody erased something, here or in another process, and has kept a frame that says so. What waits to be
+        kept says nothing of it any more, what waits for clients is taken back, and all are told."""
+        session = self._book.session
+        told: list[tuple[Frame, int]] = []
+        while rows := await self._in_thread(partial(self._frames.read, session, self.last, PAGE)):
+            self.last = rows[-1].number
+            told += [(f, row.number) for row in rows if ERASED_FRAME in row.text for f in parse(row.text)]
+        gone = await self._in_thread(self._book.gone)
+        for i, row in enumerate(self._rows) if gone is not None else ():
+            left = gone.left(*row)  # type: ignore[union-attr]
+            if ERASED_FRAME in left and left != row.text:
+                self._after[i] = _nothing
+            self._rows[i] = row._replace(text=left)
+        for member in self._members:
+            await self._take_back(member)
+        for frame, number in told:
+            self._members.tell(frame, number)
+
+    async def _take_back(self, member: Member) -> None:
+        """What of a client's frames was erased while they waited for it."""
+        waiting = member.outbox.numbers()
+        erased: set[int] = set()
+        after, last = min(waiting, default=1) - 1, max(waiting, default=0)
+        while after < last and (
+            rows := await self._in_thread(partial(self._frames.read, self._book.session, after, PAGE))
+        ):
+            after = rows[-1].number
+            erased |= {row.number for row in rows if ERASED_FRAME in row.text}
+        member.outbox.take_back(erased)
 
     # ------------------------------------------------------------------ what goes into the journal
 
@@ -197,6 +240,11 @@ def without_secrets(frame: Frame) -> Frame:
         return frame
     named = [{"name": s.get("name")} if isinstance(s, dict) else None for s in servers]
     return Frame({**frame.body, "params": {**frame.params, "mcpServers": named}})
+
+
+def _outline(frame: Frame) -> Frame:
+    """What a frame is, without what it says."""
+    return notification(frame.method or "", {"update": {"sessionUpdate": frame.update.get("sessionUpdate")}})
 
 
 def _nothing(number: int) -> None:

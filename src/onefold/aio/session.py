@@ -213,8 +213,8 @@ class Session:
         made = await in_thread(partial(self._session.fork, kind, at, id=id))
         return Session(made, self._bell, self._summaries)
 
-    async def erase(self, *numbers: int) -> Erased:
-        return await in_thread(partial(self._session.erase, *numbers))
+    async def erase(self, *numbers: int, remove_copies: bool = False) -> Erased:
+        return await in_thread(partial(self._session.erase, *numbers, remove_copies=remove_copies))
 
     # ------------------------------------------------------------------ other ids, other keepers
 

@@ -72,8 +72,8 @@ class Store:
     async def resolve(self, any_id: str) -> str:
         return await in_thread(partial(self._store.resolve, any_id))
 
-    async def delete(self, any_id: str) -> Deleted:
-        return await in_thread(partial(self._store.delete, any_id))
+    async def delete(self, any_id: str, *, remove_copies: bool = False) -> Deleted:
+        return await in_thread(partial(self._store.delete, any_id, remove_copies=remove_copies))
 
     async def scrub(self) -> bool:
         return await in_thread(self._store.scrub)

@@ -12,10 +12,9 @@ import typer
 import onefold
 from onefold.cli.options import JsonOption, WrongUse, open_store
 from onefold.cli.output import as_json, console, count, line_on_stderr, plain, say
-from onefold.cli.removal import wiped_from_index
 from onefold.errors import StoreError
 from onefold.journal import copying
-from onefold.journal.beside import path_of
+from onefold.journal.beside import forget, path_of
 from onefold.journal.copying import Buried, Copied, Seen, Wanted
 from onefold.store import Store
 
@@ -69,8 +68,9 @@ def command(
             line_on_stderr(f"made the store {_shown(target)}")
         copied = _copied(origin, goal, names, dry_run=dry_run, quiet=json)
         buried = [] if sessions else [*_buried(origin, goal, dry_run=dry_run)]
-        if goal is not None and not dry_run and any(done.erased for done in copied):
-            _scrub(goal)
+        changed = [done.session for done in copied if done.erased]
+        if goal is not None and not dry_run and changed:
+            _scrub(goal, changed)
     causes = [*(done.cause for done in copied), *(done.cause for done in buried)]
     refused = [cause for cause in causes if cause is not None]
     for cause in refused:
@@ -136,9 +136,10 @@ def _buried(source: Store, target: Store | None, *, dry_run: bool) -> Iterator[B
     return copying.bury(source.journal.backend, None if target is None else target.journal, dry_run=dry_run)
 
 
-def _scrub(target: Store) -> None:
+def _scrub(target: Store, sessions: list[str]) -> None:
     """What was erased in FROM since the last copy is gone from TO's records now. From its files too, if it is quick."""
-    if not (target.journal.backend.scrub() and wiped_from_index(target)):
+    done = target.journal.backend.scrub()
+    if forget(target.journal, sessions) or not done:
         line_on_stderr("what was erased may still be in files of TO: see Store.scrub()")
 
 

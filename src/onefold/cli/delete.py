@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
 from onefold.cli.output import as_json, clock_time, count, listed, plain, refusing, safe, say
 from onefold.cli.rehearsal import rehearsal
-from onefold.cli.removal import YesOption, confirm, print_forks, print_last_words, wiped_from_index
+from onefold.cli.removal import CopiesOption, YesOption, confirm, print_copies, print_forks, print_last_words
 from onefold.model import Deleted
 from onefold.store import Store
 
@@ -15,6 +13,7 @@ from onefold.store import Store
 def command(
     session: SessionArgument,
     yes: YesOption = False,
+    remove_copies: CopiesOption = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -22,8 +21,9 @@ def command(
 
     Prints first what will go, and the forks that see it as their past. Then it asks; where nobody can be asked it
     needs --yes, and ends with exit code 2 without it. The session's ids stay taken, so that nobody makes it again by
-    accident; forks of it stay, without that past. Backups, exports and other copies are not reached. If a delete was
-    cut short, the same command finishes it.
+    accident; forks of it stay, without that past. The search index and the agents' frames beside the store lose it too.
+    Copies that onefold left there are named, and go with --remove-copies. Backups, exports and other copies are not
+    reached. If a delete was cut short, the same command finishes it.
 
     \b
     Example:
@@ -33,16 +33,16 @@ def command(
         plan = rehearsal(opened).delete(session)
         if not json:
             _print_plan(opened, plan)
+            print_copies(opened, (plan.session, *plan.forks), remove=remove_copies)
         confirm(yes, json=json)
         with refusing():
-            done = opened.delete(session)
-        done = replace(done, wiped=wiped_from_index(opened) and done.wiped)
+            done = opened.delete(session, remove_copies=remove_copies)
     if json:
         as_json(plain(done))
         return
     gone = f"deleted {safe(done.session)}: {count(done.records, 'record')}"
     say(gone if done.records else f"nothing was left of {safe(done.session)}")
-    print_last_words(done.wiped)
+    print_last_words(done.remains)
 
 
 def _print_plan(store: Store, plan: Deleted) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -12,27 +11,30 @@ from onefold.cli.lines import print_messages
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
 from onefold.cli.output import as_json, count, listed, plain, refusing, safe, say
 from onefold.cli.rehearsal import rehearsal
-from onefold.cli.removal import YesOption, confirm, print_forks, print_last_words, wiped_from_index
+from onefold.cli.removal import CopiesOption, YesOption, confirm, print_copies, print_forks, print_last_words
 from onefold.cli.words import numbered
 from onefold.model import Erased
 from onefold.session import Session
 
 
-def command(
+def command(  # noqa: PLR0917  a parameter here is an option there
     session: SessionArgument,
     numbers: Annotated[
         list[int], typer.Argument(metavar="NUMBER...", min=1, help="The records' numbers.", show_default=False)
     ],
     yes: YesOption = False,
+    remove_copies: CopiesOption = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Removes the content of messages, inputs or notes for good.
 
-    Prints first what will go: the records, the summaries and notes that come from them, and the forks that see them as
-    their past. Then it asks; where nobody can be asked it needs --yes, and ends with exit code 2 without it. A numbered
-    tombstone stays in each place, and a new summary is asked for where one went. Backups, exports and other copies are
-    not reached. If one of the records cannot be erased, none is, and the exit code is 1.
+    What an agent asked can be erased, too. Prints first what will go: the records, the summaries and notes that come
+    from them, and the forks that see them as their past. Then it asks; where nobody can be asked it needs --yes, and
+    ends with exit code 2 without it. A numbered tombstone stays in each place, and a new summary is asked for where one
+    went. The search index and the agents' frames beside the store lose it too. Copies that onefold left there are
+    named, and go with --remove-copies. Backups, exports and other copies are not reached. If one of the records cannot
+    be erased, none is, and the exit code is 1.
 
     \b
     Example:
@@ -46,10 +48,10 @@ def command(
             plan = stage.erase(*wanted)
         if not json:
             _print_plan(found, plan, wanted)
+            print_copies(opened, (found.id, *plan.forks), remove=remove_copies)
         confirm(yes, json=json)
         with refusing():
-            done = found.erase(*wanted)
-        done = replace(done, wiped=wiped_from_index(opened) and done.wiped)
+            done = found.erase(*wanted, remove_copies=remove_copies)
         state = found.state
     if json:
         as_json({**plain(done), "tokens": state.tokens})
@@ -57,7 +59,7 @@ def command(
     say(f"erased {numbered(done.numbers)} of {safe(found.id)}" if done.numbers else "they were erased before")
     if state.open is not None:
         say(f"a new summary is asked for; `onefold compact {safe(found.id)}` makes it now")
-    print_last_words(done.wiped)
+    print_last_words(done.remains)
 
 
 def _print_plan(session: Session, plan: Erased, wanted: Sequence[int]) -> None:

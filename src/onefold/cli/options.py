@@ -12,6 +12,7 @@ import typer
 
 import onefold
 from onefold.errors import OnefoldError, StoreError
+from onefold.journal.beside import data_folder
 
 StoreOption: TypeAlias = Annotated[
     str | None,
@@ -55,7 +56,7 @@ def locate(given: str | None) -> str:
 
 def default_store() -> Path:
     """Where the store is if nobody says otherwise."""
-    return _home("XDG_DATA_HOME", ".local/share") / "onefold" / "onefold.db"
+    return data_folder() / "onefold.db"
 
 
 def config_path() -> Path:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 import typer
 
 from onefold.cli.options import WrongUse
 from onefold.cli.output import line_on_stderr, listed, safe, say
-from onefold.journal.beside import beside
+from onefold.journal.beside import copies
 from onefold.store import Store
 
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
+CopiesOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("--remove-copies", help="Remove the copies too that onefold left beside the store, whole."),
+]
 
 
 def confirm(yes: bool, *, json: bool) -> None:
@@ -33,21 +38,16 @@ def print_forks(forks: tuple[str, ...]) -> None:
         say(f"forks that see it as their past, and no longer will: {safe(listed(forks))}", style="yellow")
 
 
-def wiped_from_index(store: Store) -> bool:
-    """Takes what is gone out of the search index as well, if there is one. True if none of it is left there."""
-    if not beside(store.address, "search").exists():
-        return True
-    from onefold.recall import Recall
-
-    return Recall(store).scrub()
+def print_copies(store: Store, sessions: Sequence[str], *, remove: bool) -> None:
+    """The copies that onefold itself left, which hold other things too."""
+    if found := copies(store.address, sessions):
+        does = "go whole with it" if remove else "may hold it, and stay without --remove-copies"
+        say(f"copies that {does}: {safe(listed(map(str, found)))}", style="yellow")
 
 
-def print_last_words(wiped: bool) -> None:
-    if not wiped:
-        say(
-            "the store's files or its search index may still hold it: a reader was in the way, they are large, or they "
-            "are a server's.",
-            style="yellow",
-        )
-        say("say it again later, or call Store.scrub(), which rewrites the store while writers wait", style="yellow")
+def print_last_words(remains: Sequence[str]) -> None:
+    if remains:
+        say("still to be found, perhaps, in:", style="yellow")
+        for one in remains:
+            say(f"  {safe(one)}", style="yellow")
     say("backups, exports and other copies still have it", style="yellow")

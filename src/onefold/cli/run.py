@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onefold.cli.options import StoreOption, WrongUse, default_store, locate, settings
+from onefold.cli.options import StoreOption, WrongUse, settings
 from onefold.cli.output import finish, line_on_stderr, safe, say
-from onefold.cli.serve import opened_store
+from onefold.cli.serve import frames_file, opened_store
 from onefold.cli.token import TokensOption, tokens_path
 from onefold.model import random_id
 
@@ -78,7 +78,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
             f"{error.name} is not installed, which the server needs: pip install 'onefold[server]'"
         ) from None
 
-    from onefold.agents.hosting import Host, frames_path
+    from onefold.agents.hosting import Host
     from onefold.agents.spec import agents
     from onefold.server.app import create_app
     from onefold.server.origins import check_listening
@@ -88,7 +88,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
 
     known_agents = agents(settings())
     opened = opened_store(store)
-    rooms = Host(opened, frames_path(locate(store), default_store().parent), known_agents, compact_at=compact_at)
+    rooms = Host(opened, frames_file(opened), known_agents, compact_at=compact_at)
     chosen = _chosen(rooms, words or [], agent, session)
     where = str((cwd or Path.cwd()).absolute())
     id = session or random_id()

@@ -13,6 +13,7 @@ from onefold.cli.compact import chosen_summarizer
 from onefold.cli.options import StoreOption, WindowOption, WrongUse, default_store, locate, open_store, policy, settings
 from onefold.cli.output import finish, safe, say
 from onefold.cli.token import TokensOption, tokens_path
+from onefold.journal.beside import data_folder, frames_path
 from onefold.store import Store
 
 if TYPE_CHECKING:
@@ -104,18 +105,26 @@ def command(  # noqa: PLR0917  a parameter here is an option there
             say("this link is shown once; `onefold token` makes more")
         finish()
 
-    rooms = _rooms(opened, store)
+    rooms = _rooms(opened)
     serve(opened, chosen, lambda hub: create_app(opened, chosen, known, hub, rooms), ready)
 
 
-def _rooms(opened: Store, given: str | None) -> Host | None:
+def _rooms(opened: Store) -> Host | None:
     """The agents' host, where the config file names agents or there were rooms before."""
-    from onefold.agents.hosting import Host, frames_path
+    from onefold.agents.hosting import Host
     from onefold.agents.spec import agents
 
     known = agents(settings())
-    path = frames_path(locate(given), default_store().parent)
+    path = frames_file(opened)
     return Host(opened, path, known, resume=True) if known.known or path.exists() else None
+
+
+def frames_file(store: Store) -> Path:
+    """Where the agents' frames of a store are to be kept; its folder is made if it is this user's own."""
+    path = frames_path(store.address)
+    if data_folder() in path.parents:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
 
 
 def opened_store(given: str | None) -> Store:

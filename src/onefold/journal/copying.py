@@ -18,13 +18,16 @@ from onefold.journal.seam import Backend, Taken, Transaction
 from onefold.journal.walk import walk
 from onefold.messages import encode
 from onefold.model import (
+    AGENT_ENDED,
     ALIAS,
     COMMITTED,
     ERASED,
+    FAILED,
     FORK,
     INPUT_TAKEN,
     MESSAGE,
     SEGMENT_OPENED,
+    TURN_SETTLED,
     KeyUse,
     Record,
     SessionState,
@@ -34,6 +37,11 @@ MOST_RECORDS = 500
 MOST_BYTES = 4 << 20
 _GOES_ON = (FORK, COMMITTED, INPUT_TAKEN)
 """Kinds that were written in one transaction with the record after them."""
+_TELLING = {
+    SEGMENT_OPENED: ("summary", "erased", "facts", "said"),
+    **dict.fromkeys((FAILED, TURN_SETTLED, AGENT_ENDED), ("cause", "erased")),
+}
+"""Records that stay what they are when what they tell is erased, and the fields that change."""
 _NONE: Mapping[int, Record] = {}
 _FIRST_PAGE = 16
 _STONES = 500
@@ -169,13 +177,22 @@ def _add(tx: Transaction, state: SessionState, record: Record) -> SessionState:
 
 
 def _erase_too(tx: Transaction, session: str, said: Record, erased: Mapping[int, Record]) -> None:
-    for number in (*said.body["numbers"], *said.body.get("summaries", ())):
+    for number in (*said.body["numbers"], *said.body.get("summaries", ()), *said.body.get("causes", ())):
         stone = erased.get(number)
         if stone is None:
             continue
+        if stone.kind == FAILED:
+            _erase_cause(tx, session, stone)
         tx.rewrite(session, stone, encode(stone.body))
         if stone.kind == ERASED and stone.key is not None and (use := tx.key(session, stone.key)) is not None:
             tx.put_key(session, stone.key, KeyUse(use.first, use.count, ERASED))
+
+
+def _erase_cause(tx: Transaction, session: str, stone: Record) -> None:
+    """The row of a compaction says what its records say."""
+    was, failed = tx.record(session, stone.number), tx.compaction(session, stone.body["compaction"])
+    if was is not None and failed is not None and failed.cause == was.body["cause"]:
+        tx.put_compaction(replace(failed, cause=stone.body["cause"]))
 
 
 def _can_be_seen(tx: Transaction, state: SessionState) -> None:
@@ -486,9 +503,10 @@ def _was_erased(mine: Record, theirs: Record) -> bool:
     if mine.kind == ERASED and theirs.kind != ERASED:
         gone = theirs._replace(kind=ERASED, body=mine.body, format=None, header=None)
         return mine == gone and bool(mine.body.get("was") == theirs.kind)
-    if mine.kind == theirs.kind == SEGMENT_OPENED and mine.body.get("erased") and not theirs.body.get("erased"):
-        told = {name: mine.body.get(name) for name in ("summary", "erased", "facts")}
-        return mine == theirs._replace(body={**theirs.body, **told})
+    if mine.kind == theirs.kind and mine.body.get("erased") and not theirs.body.get("erased"):
+        names = _TELLING.get(mine.kind, ())
+        told = {name: mine.body[name] for name in names if name in mine.body}
+        return bool(names) and mine == theirs._replace(body={**theirs.body, **told})
     return False
 
 

@@ -1,8 +1,9 @@
-"""Compaction never deletes; people may. What they erase is gone from the journal and from every summary and note that
-comes from it, here and in the session's forks. A numbered tombstone stays, which no late append brings back to life.
+"""Compaction never deletes; people may. What they erase is gone from the journal and from all that came from it:
+summaries, notes, questions about a call, causes that may quote it; here and in the session's forks. A numbered
+tombstone stays, which no late append brings back to life.
 
-A session and its forks are separate transactions. Each may be repeated, so a crash between them is mended by saying it
-again.
+A session and its forks are separate transactions, and what is kept beside the store is cleaned after them. Each step
+may be repeated, so a crash between them is mended by saying it again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from onefold.errors import OnefoldError, SessionNotFound
-from onefold.journal import view
+from onefold.journal import beside, view
 from onefold.journal.contract import Journal, segment
 from onefold.journal.fold import boundary
 from onefold.journal.history import newest
@@ -22,11 +23,16 @@ from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages import encode
 from onefold.model import (
+    AGENT_ENDED,
     ERASED,
+    FAILED,
     INPUT_QUEUED,
     INPUT_TAKEN,
     MESSAGE,
     NOTE,
+    QUESTION_ASKED,
+    QUESTION_SETTLED,
+    TURN_SETTLED,
     Deleted,
     Erased,
     Json,
@@ -37,8 +43,13 @@ from onefold.model import (
     SessionState,
 )
 
-_CONTENT = (MESSAGE, INPUT_QUEUED, NOTE)
+_CONTENT = (MESSAGE, INPUT_QUEUED, NOTE, QUESTION_ASKED, QUESTION_SETTLED)
+_CAUSES = (FAILED, SKIPPED, TURN_SETTLED, AGENT_ENDED)
+"""Kinds that say why something failed, in words that may quote what was said."""
 _GONE = "(erased: this summary covered what was erased since)"
+_GONE_CAUSE = "(erased: it may have quoted what was erased since)"
+_PAGE = 500
+_EVERYTHING: Ranges = ((1, 1 << 62),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +59,10 @@ class _Gone:
     said: Ranges
     """Messages, perhaps a fork's from its past: no summary and no note may come from them."""
     others: tuple[int, ...] = ()
-    """Records that no summary has read."""
+    """Records that no summary of ours has read."""
+    first: int = 0
+    """The first record that anybody may have read; 0 if nobody read any. An agent's own summary that came after it, and
+    a cause that came after it, may say it again."""
     actor: str | None = None
 
 
@@ -59,28 +73,36 @@ class _Done:
     compaction: str | None
 
 
-def erase(journal: Journal, session: str, numbers: Sequence[int], *, actor: str | None = None) -> Erased:
-    """Removes the content of messages, inputs and notes for good, and asks for a new summary of what remains."""
+def erase(
+    journal: Journal, session: str, numbers: Sequence[int], *, actor: str | None = None, remove_copies: bool = False
+) -> Erased:
+    """Removes the content of messages, inputs, notes and questions for good, and asks for a new summary of what
+    remains. `remove_copies`: the copies too that onefold itself left beside the store."""
     if not numbers:
         raise OnefoldError(f"session {session!r}: name the records to erase")
 
-    def work(tx: Transaction) -> tuple[_Done, list[int], set[int]]:
+    def work(tx: Transaction) -> tuple[_Done, list[int], set[int], int]:
         state = known(tx, session)
         for number in numbers:
             _can_be_erased(tx, state, number)
         copies = {n for number in numbers for n in _copies(tx, state, number)}
-        said = [n for n in copies if _what(tx.record(session, n)) == MESSAGE]
-        others = tuple(sorted(copies.difference(said)))  # which no summary has read
-        return _forget(journal, tx, state, _Gone(_each(said), others, actor)), said, copies
+        copies |= {n for number in copies for n in _questions(tx, state, number)}
+        what = {n: _what(tx.record(session, n)) for n in copies}
+        said = [n for n in copies if what[n] == MESSAGE]
+        others = tuple(sorted(copies.difference(said)))  # which no summary of ours has read
+        first = min((n for n in copies if what[n] != INPUT_QUEUED), default=0)
+        return _forget(journal, tx, state, _Gone(_each(said), others, first, actor)), said, copies, first
 
-    done, said, copies = journal.backend.write(session, work)
-    everything = {*copies, *done.numbers}
-    forks = tuple(_forget_in_forks(journal, session, _each(said), min(everything), actor))
-    wiped = journal.backend.scrub()
-    return Erased(session, done.numbers, done.summaries, forks, done.compaction, wiped)
+    done, said, copies, first = journal.backend.write(session, work)
+    gone = _Gone(_each(said), first=first, actor=actor)
+    forks = tuple(_forget_in_forks(journal, session, gone, min({*copies, *done.numbers})))
+    remains = _clean(journal, (session, *forks), remove_copies)
+    return Erased(session, done.numbers, done.summaries, forks, done.compaction, not remains, remains)
 
 
-def delete(journal: Journal, session: str, *, actor: str | None = None) -> Deleted:
+def delete(
+    journal: Journal, session: str, *, actor: str | None = None, remove_copies: bool = False
+) -> Deleted:  # fmt: skip
     """Removes a session whole. Its ids stay taken, and forks of it no longer see it as their past."""
 
     def work(tx: Transaction) -> int:
@@ -94,28 +116,45 @@ def delete(journal: Journal, session: str, *, actor: str | None = None) -> Delet
         return state.last - state.forked_at
 
     records = journal.backend.write(session, work)
-    forks = tuple(_forget_in_forks(journal, session, None, 1, actor))
-    return Deleted(session, records, forks, journal.backend.scrub())
+    forks = tuple(_forget_in_forks(journal, session, _Gone(_EVERYTHING, first=1, actor=actor), 1))
+    remains = _clean(journal, (session, *forks), remove_copies)
+    return Deleted(session, records, forks, not remains, remains)
 
 
-def _forget_in_forks(
-    journal: Journal, session: str, ranges: Ranges | None, first: int, actor: str | None
-) -> Iterator[str]:
-    """Every fork that saw these messages, or anything else from the first erased record on, as its own past, and forks
-    of those. Without ranges: all that it had."""
-    parents = deque([(session, ranges)])
+def _clean(journal: Journal, sessions: tuple[str, ...], remove_copies: bool) -> tuple[str, ...]:
+    """Sees to it that no file holds what is gone; what may still do so, in words or by its path."""
+    backend = journal.backend
+    left = [] if backend.scrub() else [_own_files(backend.address)]
+    left += beside.forget(journal, sessions)
+    copies = beside.copies(backend.address, sessions)
+    if remove_copies:
+        copies = beside.removed(copies)
+    return (*left, *map(str, copies))
+
+
+def _own_files(address: str) -> str:
+    if "://" in address:
+        return f"{address}: the server's files, until Store.scrub() writes the tables anew"
+    return f"{address}: a reader was in the way, or it is large; say it again later, or call Store.scrub()"
+
+
+def _forget_in_forks(journal: Journal, session: str, gone: _Gone, first: int) -> Iterator[str]:
+    """Every fork that saw any of it, or anything else from the first erased record on, as its own past, and forks of
+    those."""
+    parents = deque([(session, gone)])
     while parents:
-        parent, ranges = parents.popleft()
+        parent, gone = parents.popleft()
         for child in journal.backend.read(partial(_forks, parent)):
             past = child.forked_at  # above it, the same numbers are the fork's own records
             if past < first:
                 continue
-            gone = ((1, past),) if ranges is None else tuple((a, min(b, past)) for a, b in ranges if a <= past)
+            said = tuple((a, min(b, past)) for a, b in gone.said if a <= past)
+            its = replace(gone, said=said, first=gone.first if gone.first <= past else 0)
             try:
-                journal.backend.write(child.id, _in_a_fork(journal, child.id, _Gone(gone, actor=actor)))
+                journal.backend.write(child.id, _in_a_fork(journal, child.id, its))
             except SessionNotFound:
                 continue  # deleted since, and its forks lost their past with it
-            parents.append((child.id, gone))
+            parents.append((child.id, its))
             yield child.id
 
 
@@ -135,22 +174,24 @@ def _forget(journal: Journal, tx: Transaction, state: SessionState, gone: _Gone)
     own = [n for a, b in ranges for n in range(max(a, state.forked_at + 1), b + 1)]
     own += gone.others
     found = [r for n in own if (r := tx.record(state.id, n)) is not None and r.kind in _CONTENT]
-    covering = [s for s in tx.segments(state.id) if s.summary == s.number and _covers(s, ranges)]
-    covering = [s for s in covering if not _summary(tx, state, s).get("erased")]
+    covering = [r for s in tx.segments(state.id) if (r := _telling(tx, state, s, gone)) is not None]
     notes = [m for m in tx.marks(state.id, state.forked_at + 1, state.last + 1) if _comes_from(m, ranges)]
     notes = [m for m in notes if m.number not in {r.number for r in found}]
     if hidden == head.hidden and not found and not covering and not notes and state.tokens == _size(tx, state, head):
         return _Done((), (), None)
+    causes = [*_causes(tx, state, gone.first)]
     was_open = state.open is not None
     for record in (*found, *notes):
         state = _tombstone(journal, tx, state, record)
-    for some in covering:
-        said = tx.record(state.id, some.number)
-        if said is not None:
-            body = said.body | {"summary": _GONE, "erased": True, "facts": []}
-            tx.rewrite(state.id, said._replace(body=body), encode(body))
+    for record in covering:
+        _rewrite(tx, state, record, _untold(record.body))
+    for record in causes:
+        _forget_cause(tx, state, record)
     numbers = tuple(sorted(r.number for r in (*found, *notes)))
-    told = {"numbers": list(numbers), "summaries": [s.number for s in covering]}
+    summaries = tuple(r.number for r in covering)
+    told: dict[str, Json] = {"numbers": list(numbers), "summaries": list(summaries)}
+    if causes:
+        told["causes"] = [r.number for r in causes]
     state = journal.add(tx, state, journal.draft(ERASED, told, actor=actor))
     fits = replace(newest(tx, state, hidden), hidden=hidden, keeper=head.keeper)
     size = _size(tx, state, fits)
@@ -159,13 +200,15 @@ def _forget(journal: Journal, tx: Transaction, state: SessionState, gone: _Gone)
     if (was_open or fits.summary != head.summary) and compacts(tx, state) and head.keeper == "onefold":
         state = journal.ask(tx, state, "erase", actor=actor)
     tx.put_session(state)
-    return _Done(numbers, tuple(s.number for s in covering), state.open)
+    return _Done(numbers, summaries, state.open)
 
 
 def _tombstone(journal: Journal, tx: Transaction, state: SessionState, record: Record) -> SessionState:
     """Puts a tombstone in a record's place. Its key, if it had one, stays taken, and of its content not even a digest
     stays; an input that waits is taken by nobody."""
     body: dict[str, Json] = {"was": record.kind}
+    if record.kind in (QUESTION_ASKED, QUESTION_SETTLED):
+        body["question"] = record.body["question"]  # its id, by which its answer is found, and what clients were told
     gone = record._replace(kind=ERASED, body=body, format=None, header=None)
     tx.rewrite(state.id, gone, encode(body))
     if record.key is not None and (use := tx.key(state.id, record.key)) is not None:
@@ -185,7 +228,7 @@ def _can_be_erased(tx: Transaction, state: SessionState, number: int) -> None:
     if _what(record) not in _CONTENT:
         raise OnefoldError(
             f"record {number} of session {state.id!r} is a {record.kind}, which holds nothing that somebody said; "
-            "messages, inputs and notes can be erased"
+            "messages, inputs, notes and questions can be erased"
         )
 
 
@@ -199,6 +242,55 @@ def _copies(tx: Transaction, state: SessionState, number: int) -> list[int]:
     if waited and (taken := _taken(tx, state, number)) is not None and not _by_nobody(taken):
         numbers.add(taken.number + 1)
     return sorted(numbers)
+
+
+def _questions(tx: Transaction, state: SessionState, number: int) -> list[int]:
+    """What the agent asked about a call, and what it was answered; of a question, the other half."""
+    record = tx.record(state.id, number)
+    if record is None:
+        return []
+    calls = {*record.header.opens, *record.header.closes} if record.header is not None else set()
+    asked = {record.body["question"]} if _what(record) in (QUESTION_ASKED, QUESTION_SETTLED) else set()
+    if not calls and not asked:
+        return []
+    found: list[int] = []
+    for one in _records(tx, state, state.forked_at + 1):
+        if one.kind == QUESTION_ASKED and (one.body["question"] in asked or about(one.body.get("params")) in calls):
+            asked.add(one.body["question"])
+            found.append(one.number)
+        elif one.kind == QUESTION_SETTLED and one.body["question"] in asked:
+            found.append(one.number)
+    return found
+
+
+def about(params: Json) -> str | None:
+    """The call that an agent's question is about, if it is about one."""
+    call = params.get("toolCall") if isinstance(params, dict) else None
+    id = call.get("toolCallId") if isinstance(call, dict) else None
+    return id if isinstance(id, str) else None
+
+
+def _records(tx: Transaction, state: SessionState, start: int) -> Iterator[Record]:
+    """A session's own records from a number on."""
+    start = max(start, state.forked_at + 1)
+    while page := tx.records(state.id, start, state.last + 1, _PAGE):
+        yield from page
+        start = page[-1].number + 1
+
+
+def _causes(tx: Transaction, state: SessionState, first: int) -> Iterator[Record]:
+    """What says why something failed, and came after a record: it may quote that."""
+    for record in _records(tx, state, first) if first else ():
+        if record.kind in _CAUSES and record.body.get("cause") and not record.body.get("erased"):
+            yield record
+
+
+def _forget_cause(tx: Transaction, state: SessionState, record: Record) -> None:
+    """In the record, and in the row of the compaction that it was folded into."""
+    _rewrite(tx, state, record, record.body | {"cause": _GONE_CAUSE, "erased": True})
+    failed = tx.compaction(state.id, record.body["compaction"]) if record.kind == FAILED else None
+    if failed is not None and failed.cause == record.body["cause"]:
+        tx.put_compaction(replace(failed, cause=_GONE_CAUSE))
 
 
 def _by_nobody(taken: Record) -> bool:
@@ -217,13 +309,8 @@ def _each(numbers: Iterable[int]) -> Ranges:
 
 def _taken(tx: Transaction, state: SessionState, number: int) -> Record | None:
     """The record that says that an input was taken."""
-    start = number + 1
-    while page := tx.records(state.id, start, state.last + 1, 500):
-        for record in page:
-            if record.kind == INPUT_TAKEN and record.body["input"] == number:
-                return record
-        start = page[-1].number + 1
-    return None
+    later = _records(tx, state, number + 1)
+    return next((r for r in later if r.kind == INPUT_TAKEN and r.body["input"] == number), None)
 
 
 def _size(tx: Transaction, state: SessionState, of: Segment) -> int:
@@ -242,6 +329,24 @@ def _comes_from(mark: Record, ranges: Ranges) -> bool:
     return mark.kind == NOTE and any(view.is_hidden(ranges, n) for n in mark.body.get("source", ()))
 
 
-def _summary(tx: Transaction, state: SessionState, some: Segment) -> dict[str, Json]:
+def _telling(tx: Transaction, state: SessionState, some: Segment, gone: _Gone) -> Record | None:
+    """The record of a segment that tells of what is to go: by its own summary, which covers it, or by the one that an
+    agent told of its own. Nobody here knows what an agent has read, so that one covers all that stands before it."""
+    own = some.summary == some.number and _covers(some, gone.said)
+    agents = some.source == "observed" and 0 < gone.first < some.number
+    if not own and not agents:
+        return None
     said = tx.record(state.id, some.number)
-    return {} if said is None else dict(said.body)
+    if said is None or said.body.get("erased"):
+        return None
+    return said if own or said.body.get("said") else None
+
+
+def _untold(body: dict[str, Json]) -> dict[str, Json]:
+    """The body of a segment's record without what it tells."""
+    left = {"said": _GONE} if "said" in body else {}
+    return body | left | ({"summary": _GONE, "facts": []} if "summary" in body else {}) | {"erased": True}
+
+
+def _rewrite(tx: Transaction, state: SessionState, record: Record, body: dict[str, Json]) -> None:
+    tx.rewrite(state.id, record._replace(body=body), encode(body))

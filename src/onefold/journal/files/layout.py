@@ -62,6 +62,11 @@ def is_intention(name: str) -> bool:
     return name.startswith("erase-") and name.endswith(".json")
 
 
+def is_set_aside(name: str) -> bool:
+    """What was not written whole, and is kept for people to look at."""
+    return ".jsonl.torn-" in name or name.startswith("unfinished-")
+
+
 def is_leftover(name: str) -> bool:
     """What no folder has while nobody works in it."""
     return name.startswith((".new-", ".erased-", ".head-")) or is_intention(name)
