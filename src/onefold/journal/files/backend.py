@@ -27,6 +27,7 @@ from onefold.journal.seam import Transaction
 from onefold.journal.sqlite import backend as sqlite
 from onefold.journal.sqlite.backend import Connect, connect
 from onefold.journal.sqlite.engine import check_library
+from onefold.journal.sqlite.file import AnyFile, StoreFile
 from onefold.journal.sqlite.line import Ticket
 from onefold.model import Clock, Ids, random_id, system_clock
 
@@ -50,6 +51,7 @@ class FilesBackend(Writing):
         self._root = Path(path).absolute()
         self.address = f"{str(path).rstrip('/')}/"
         self._path = self._root / layout.OWN / layout.INDEX
+        self._database: StoreFile = AnyFile(self._path, self.address)
         self._clock = clock
         self._ids = ids
         self._names = names

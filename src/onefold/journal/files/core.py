@@ -58,7 +58,7 @@ class FilesCore(SqliteBackend):
         self._lock = StoreLock(own / layout.LOCK, f"{os.getpid()}-{self._names()}")
         self._users = Users(own / layout.USERS)
         self._lag = Lag(own / layout.LAG)
-        self._watch = Watch(self._looking)
+        self._watch = Watch(self._looking, self._database.moved)
         self._kept: FilesTransaction | None = None  # as long as what is known holds
         self._files: dict[str, OpenFile] = {}
         self._deleted_end = -1
