@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import apsw
+import psycopg
 import pytest
 
 from onefold import (
@@ -22,7 +24,9 @@ from onefold import (
 )
 from onefold.journal import history, reading, turns
 from onefold.journal.contract import Journal
+from onefold.journal.postgres.rows import PostgresTransaction
 from onefold.journal.seam import Transaction
+from onefold.journal.sqlite.rows import SqliteTransaction
 from onefold.messages import draft, encode
 from onefold.model import Draft, Json, KeyUse
 from tests.conftest import NOON, CountedIds, StoppedClock, claimed, running, said, who
@@ -480,3 +484,29 @@ def test_claim_next_takes_the_longest_waiting_that_is_free(store: Store, journal
 
     assert [claim and claim.session for claim in got] == ["a", "b", None]
     assert [c.session for c in store.compactions()] == ["c", "a", "b"]
+
+
+# ---------------------------------------------------------------------- reads that fail
+
+
+def test_a_read_that_fails_never_says_that_nothing_was_written(
+    store: Store, session: Session, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if address == "memory:":
+        return  # where nothing fails
+    broken: Exception = apsw.IOError("disk I/O error")
+    kind: type = SqliteTransaction
+    if address.startswith("postgresql"):
+        broken, kind = psycopg.errors.IoError("could not read block 7"), PostgresTransaction
+
+    def fail(self: object, session: str) -> None:
+        raise broken
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kind, "session", fail)
+        for read in (session.context, lambda: list(session.read()), lambda: store.journal.state("s")):
+            with pytest.raises(StoreError, match="nothing was read") as said_so:
+                read()
+            assert "written" not in str(said_so.value)
+        with pytest.raises(StoreError, match="nothing was written"):
+            session.append(said(7))

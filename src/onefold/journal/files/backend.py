@@ -115,7 +115,7 @@ class FilesBackend(Writing):
 
     def _read(self, work: Callable[[Transaction], T], *, sure: bool) -> T:
         self._check_open()
-        with self._translated(), self._readers.one() as connection:
+        with self._translated(reading=True), self._readers.one() as connection:
             tx = FilesTransaction(connection, self._clock(), None, self._disk, self._root, sure=sure)
             connection.execute("begin")
             try:
@@ -190,7 +190,7 @@ class FilesBackend(Writing):
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[FilesTransaction]:
         """One view of the index while nobody writes: what it says is in the files."""
-        with self._writing, self._alone(), self._translated(), self._readers.one() as connection:
+        with self._writing, self._alone(), self._translated(reading=True), self._readers.one() as connection:
             tx = self._view(connection)
             connection.execute("begin")
             try:

@@ -165,29 +165,28 @@ class FilesCore(SqliteBackend):
             self._users.come()
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self, *, reading: bool = False) -> Iterator[None]:
         try:
             yield
         except (apsw.Error, OSError) as error:
-            raise self._translate(error) from error
+            raise self._translate(error, reading=reading) from error
 
-    def _translate(self, error: BaseException) -> BaseException:
+    def _translate(self, error: BaseException, *, reading: bool = False) -> BaseException:
+        nothing = "nothing was read" if reading else "nothing was written"
         if isinstance(error, apsw.CorruptError | apsw.NotADBError):
             return StoreDamaged(
                 f"store {self.address}: its index is damaged ({error}). Nothing of the sessions is lost: close the "
                 f"store everywhere and remove {self._path}, and it is made anew"
             )
         if not isinstance(error, OSError):
-            return super()._translate(error)
+            return super()._translate(error, reading=reading)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return StoreUnavailable(
-                f"store {self.address}: the disk is full; nothing was written. Free some space and try again"
-            )
+            return StoreUnavailable(f"store {self.address}: the disk is full; {nothing}. Free some space and try again")
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             return StoreUnavailable(
-                f"store {self.address}: {error.filename or 'a file'} may not be read or written; nothing was written. "
+                f"store {self.address}: {error.filename or 'a file'} may not be read or written; {nothing}. "
                 "Look at its permissions"
             )
         return StoreUnavailable(
-            f"store {self.address}: the disk failed ({error}); nothing was written. Check the disk, then try again"
+            f"store {self.address}: the disk failed ({error}); {nothing}. Check the disk, then try again"
         )

@@ -127,7 +127,7 @@ class SqliteBackend:
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         self._check_open()
-        with self._translated(), self._readers.one() as connection:
+        with self._translated(reading=True), self._readers.one() as connection:
             connection.execute("begin")
             try:
                 answer = work(SqliteTransaction(connection, self._clock()))
@@ -148,7 +148,7 @@ class SqliteBackend:
     def journaled(self) -> Iterator[str]:
         found: str | None = ""
         while found is not None:
-            with self._translated(), self._readers.one() as connection:
+            with self._translated(reading=True), self._readers.one() as connection:
                 row: Any = connection.execute(queries()["journaled"], (found,)).fetchall()[0]
                 self._database.check()
             found = row[0]
@@ -156,7 +156,7 @@ class SqliteBackend:
                 yield found
 
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
-        with self._translated(), self._readers.one() as connection:
+        with self._translated(reading=True), self._readers.one() as connection:
             found = [(line, "ok", False) for (line,) in connection.execute("pragma quick_check") if line != "ok"]
             missing = schema.missing(connection)
             self._database.check()
@@ -171,7 +171,7 @@ class SqliteBackend:
 
     def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
         self._check_open()
-        with self._translated(), self._readers.one() as connection:
+        with self._translated(reading=True), self._readers.one() as connection:
             schema.backup(connection, Path(path), incarnation, progress, self._database.check)
 
     def close(self) -> None:
@@ -555,14 +555,14 @@ class SqliteBackend:
     # ------------------------------------------------------------------ errors
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self, *, reading: bool = False) -> Iterator[None]:
         try:
             yield
         except apsw.Error as error:
-            raise self._translate(error) from error
+            raise self._translate(error, reading=reading) from error
 
-    def _translate(self, error: BaseException) -> BaseException:
-        return in_words(self.address, error, BUSY) if isinstance(error, apsw.Error) else error
+    def _translate(self, error: BaseException, *, reading: bool = False) -> BaseException:
+        return in_words(self.address, error, BUSY, reading=reading) if isinstance(error, apsw.Error) else error
 
 
 def _pages(ticket: Ticket) -> int:
