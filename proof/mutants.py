@@ -61,7 +61,7 @@ RENEWED = Edit(
 )
 COUNTED = Edit(FOLD, "attempts=known.attempts + 1,", "attempts=known.attempts,")
 KEY = Edit(CONTRACT, "if key is not None and (use := tx.key(session, key)) is not None:", after="def append(")
-HIDDEN = Edit("journal/view.py", "return [*visible(one, 1, cut)] == [*visible(other, 1, cut)]", "return True")
+HIDDEN = Edit("journal/view.py", "if [*visible(one, 1, cut)] == [*visible(other, 1, cut)]:", "if True:")
 CARRIED = Edit("compaction/run.py", "previous=work.previous,", "previous=None,", after="Material(")
 WRITER = Edit(CONTRACT, "if turn is not None and state.turn != turn.number:", after="def append(")
 SYNC = Edit("journal/sqlite/backend.py", "pragma synchronous = full", "pragma synchronous = off")

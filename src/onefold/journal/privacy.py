@@ -141,6 +141,7 @@ def _forget(journal: Journal, tx: Transaction, state: SessionState, gone: _Gone)
     notes = [m for m in notes if m.number not in {r.number for r in found}]
     if hidden == head.hidden and not found and not covering and not notes and state.tokens == _size(tx, state, head):
         return _Done((), (), None)
+    hidden = view.joined(tx, state.id, hidden)
     was_open = state.open is not None
     for record in (*found, *notes):
         state = _tombstone(journal, tx, state, record)

@@ -68,6 +68,10 @@ class FilesCore(SqliteBackend):
         connection.execute("pragma synchronous = normal")  # the files are synced, and the index can be made anew
         return connection
 
+    def _note_log(self) -> None:
+        """An index needs no note: what it lacks is in the files."""
+        self._noted = True
+
     def _looking(self) -> apsw.Connection:
         return cast(apsw.Connection, Looking(self._open_connection(), self._lag))  # which has all that a watch uses
 

@@ -64,7 +64,9 @@ class SqliteBackend:
     _to_scrub = False
     """A reader kept the log from being emptied after an erasure."""
     _held = False
-    incarnation = ""
+    _noted = False
+    """Whether the gate says whose log it is that the writer has open."""
+    incarnation: str
 
     def __init__(
         self,
@@ -94,7 +96,8 @@ class SqliteBackend:
                     schema.begin(writer)
                 schema.migrate(writer, self._path, ids)
                 self.incarnation = schema.meta(writer, "incarnation")
-                self._note_log()
+                if new:
+                    self._note_log()
         except BaseException:
             self.close()
             raise
@@ -402,6 +405,8 @@ class SqliteBackend:
     def _look_anew(self, connection: apsw.Connection) -> None:
         """Somebody else wrote: what was known may not hold, and it may have been a newer program."""
         self._known.clear()
+        if not self._noted:
+            self._note_log()
         accepted = schema.min_writer(connection)
         if accepted > schema.WRITER:
             raise StoreTooNew(
@@ -490,14 +495,15 @@ class SqliteBackend:
             self._writer = self._open_connection()
             self._writer.wal_autocheckpoint(0)  # after the answers, not before them: see `_bound_log`
             self._writer.execute("pragma secure_delete = on")  # what is erased leaves no trace in free pages
+            self._noted = False
             self._forget()
-            self._note_log()
         return self._writer
 
     def _note_log(self) -> None:
-        """Says beside the store which database its log is of, before anything is written to it."""
+        """Says beside the store which database its log is of, before this connection writes to it."""
+        self._noted = True
         log, database = state_of(beside(self._path).log), state_of(self._path)
-        if self.incarnation and log is not None and database is not None:
+        if log is not None and database is not None:
             self._gate.note(str(LogNote(self.incarnation, database.st_ino, log.st_ino)))
 
     def _forget(self) -> None:
