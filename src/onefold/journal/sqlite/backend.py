@@ -475,17 +475,7 @@ class SqliteBackend:
     # ------------------------------------------------------------------ connections
 
     def _open_connection(self) -> apsw.Connection:
-        self._database.check()
-        try:
-            connection = self.connect(str(self._path))
-        except apsw.CantOpenError:
-            self._database.check()
-            raise
-        try:
-            self._database.check()  # it was opened by its name, and nothing of it was read yet
-        except BaseException:
-            connection.close()
-            raise
+        connection = self._database.opened(self.connect)
         connection.set_busy_timeout(BUSY)
         connection.execute("pragma synchronous = full")
         return connection

@@ -7,8 +7,11 @@ name meanwhile would make two histories of one, and a log would be written into 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+import apsw
 
 from onefold.errors import StoreError, StoreUnavailable
 from onefold.journal.sqlite import gate
@@ -53,6 +56,21 @@ class StoreFile:
             self._missed(error)
         else:
             self._other(there)
+
+    def opened(self, connect: Callable[[str], apsw.Connection]) -> apsw.Connection:
+        """A connection to this very file."""
+        self.check()
+        try:
+            connection = connect(self._path)
+        except apsw.CantOpenError:
+            self.check()
+            raise
+        try:
+            self.check()  # it was opened by its name, and nothing of it was read yet
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def moved(self) -> bool:
         """The same as a question."""
