@@ -253,6 +253,16 @@ def append_keyed(path: str, session: str) -> None:
             say("done", numbers=appended.numbers, duplicate=appended.duplicate)
 
 
+def write(path: str, session: str, count: int) -> None:
+    """Appends some messages, and has the store open until it is told to close it."""
+    with open_store(path) as store:
+        handle = store.session(session)
+        for _ in range(count):
+            handle.append(talk(1))
+        say("written", last=handle.state.last)
+        hear("close")
+
+
 def follow(path: str, session: str, last: int | None = None, until: str | None = None, after: int = 0) -> None:
     """Says every record as it comes, up to a number or a kind."""
     with open_store(path) as store:

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 CONTENT = ("message", "input.queued", "note")
+SILENT = ("segment", "compaction", "turn", "input", "agent")
+"""The first words of kinds that no context shows, hidden or not."""
 URGENT = ("manual", "limit", "overflow", "erase")
 
 
@@ -207,6 +210,19 @@ class Life:
         return [
             n for n, e in sorted(self.entries.items()) if e.kind == "message" and start <= n <= stop and n not in off
         ]
+
+    def silent(self, number: int) -> bool:
+        """Whether nobody can tell if this record is hidden."""
+        return number in self.entries and self.entries[number].kind.split(".")[0] in SILENT
+
+    def joined(self, hidden: frozenset[int]) -> frozenset[int]:
+        """With what lies between hidden records, where nobody can tell."""
+        more: set[int] = set()
+        for before, after in pairwise(sorted(hidden)):
+            between = range(before + 1, after)
+            if all(self.silent(n) for n in between):
+                more |= {*between}
+        return hidden | more
 
     def over(self, turn: int, upto: int) -> bool:
         """Whether a turn had ended at a record. A fork begins outside of its parent's turns."""
@@ -535,22 +551,31 @@ class Life:
         """The newest boundary that knows none of the hidden records, and hides none that is not."""
         for number, view in sorted(self.views.items(), reverse=True):
             said = self.summary(view)
-            same = view.hides_before(view.cut) == {n for n in hidden if n < view.cut}
+            differ = view.hides_before(view.cut) ^ {n for n in hidden if n < view.cut}
+            same = all(self.silent(n) for n in differ)
             if same and number <= (upto or self.last) and not (said and said.erased):
                 return view
         return View()
 
-    def rewind(self, to: int) -> None:
+    def pop(self) -> int | None:
+        """Only the newest message. Without an open turn: else calls that stay would get results."""
+        seen = self.visible()
+        if not seen:
+            return None
+        self.rewind(seen[-1] - 1, exact=True)
+        return seen[-1]
+
+    def rewind(self, to: int, *, exact: bool = False) -> None:
         if not 0 <= to <= self.last:
             raise Refused("OnefoldError")
-        to = self.landing(to, self.view.hidden)
+        to = to if exact else self.landing(to, self.view.hidden)
         if not self.visible(start=to + 1):
             raise Refused("OnefoldError")
         before, keeper = self.head, self.view.keeper
         if self.turn:  # its open calls are among what is hidden
             self.add("turn.settled", "cancelled", self.turn)
             self.turn = 0
-        hidden = self.view.hidden | set(range(to + 1, self.last + 1))
+        hidden = self.joined(self.view.hidden | set(range(to + 1, self.last + 1)))
         fits = self.newest(hidden)
         self.open_view(replace(fits, hidden=hidden, redo=before, keeper=keeper, source="restored"))
 
@@ -679,6 +704,7 @@ class Life:
         if nothing and hidden == head.hidden and self.notes() == self.stood:
             return set()
         self.told -= untold
+        hidden = self.joined(hidden)
         was_open = self.open is not None
         for n in found:
             entry = self.entries[n]

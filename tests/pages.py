@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SHELL = frozenset({"sh", "bash", "console", "shell"})
-TRIED = ("onefold ", "python ")
+TRIED = ("onefold ", "python ", "mkdir ", "mv ", "cp ")
 
 
 @dataclass(frozen=True)

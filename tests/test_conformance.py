@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import apsw
+import psycopg
 import pytest
 
 from onefold import (
@@ -19,12 +21,15 @@ from onefold import (
     SessionNotFound,
     Store,
     StoreError,
+    TurnLost,
 )
 from onefold.journal import history, reading, turns
 from onefold.journal.contract import Journal
+from onefold.journal.postgres.rows import PostgresTransaction
 from onefold.journal.seam import Transaction
+from onefold.journal.sqlite.rows import SqliteTransaction
 from onefold.messages import draft, encode
-from onefold.model import Draft, Json, KeyUse
+from onefold.model import Draft, Json, KeyUse, TurnClaim
 from tests.conftest import NOON, CountedIds, StoppedClock, claimed, running, said, who
 from tests.helpers import PATIENCE, kinds
 
@@ -480,3 +485,102 @@ def test_claim_next_takes_the_longest_waiting_that_is_free(store: Store, journal
 
     assert [claim and claim.session for claim in got] == ["a", "b", None]
     assert [c.session for c in store.compactions()] == ["c", "a", "b"]
+
+
+# ---------------------------------------------------------------------- reads that fail
+
+
+def test_a_read_that_fails_never_says_that_nothing_was_written(
+    store: Store, session: Session, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if address == "memory:":
+        return  # where nothing fails
+    broken: Exception = apsw.IOError("disk I/O error")
+    kind: type = SqliteTransaction
+    if address.startswith("postgresql"):
+        broken, kind = psycopg.errors.IoError("could not read block 7"), PostgresTransaction
+
+    def fail(self: object, session: str) -> None:
+        raise broken
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kind, "session", fail)
+        for read in (session.context, lambda: list(session.read()), lambda: store.journal.state("s")):
+            with pytest.raises(StoreError, match="nothing was read") as said_so:
+                read()
+            assert "written" not in str(said_so.value)
+        with pytest.raises(StoreError, match="nothing was written"):
+            session.append(said(7))
+
+
+# ---------------------------------------------------------------------- what it costs
+
+
+class Counted:
+    """How many transactions of each kind there were."""
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reads = self.writes = 0
+        backend = store.journal.backend
+        read, write = backend.read, backend.write
+
+        def reading(work: Callable[[Transaction], object]) -> object:
+            self.reads += 1
+            return read(work)
+
+        def writing(session: str, work: Callable[[Transaction], object], **options: Json) -> object:
+            self.writes += 1
+            return write(session, work, **options)
+
+        monkeypatch.setattr(backend, "read", reading)
+        monkeypatch.setattr(backend, "write", writing)
+
+
+def test_a_follower_takes_two_transactions_for_a_record_at_most(
+    store: Store, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that finds it, and one that finds no other."""
+    last = session.state.last
+    follower = session.follow(last, idle=PATIENCE)
+    counted = Counted(store, monkeypatch)
+    for n in range(1, 6):
+        session.append(said(n))
+        assert next(follower).number == last + n
+
+    assert counted.reads <= 2 * 5
+    for n in range(3):
+        session.append(said(n))
+    counted.reads = 0
+    assert [next(follower).number for _ in range(3)] == [last + 6, last + 7, last + 8]
+    assert counted.reads <= 2
+
+
+def test_records_with_a_key_each_are_one_transaction_and_repeated_none_is_written_twice(
+    store: Store, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = session.state.last
+    made = [(f"frames:{n}", drafted(said(n))) for n in range(5)]
+    counted = Counted(store, monkeypatch)
+
+    assert turns.append_each(store.journal, "s", made[:3]) == [last + 1, last + 2, last + 3]
+    assert turns.append_each(store.journal, "s", made) == [last + 1, last + 2, last + 3, last + 4, last + 5]
+
+    assert counted.writes == 2
+    other = ("frames:4", drafted(said(9)))
+    with pytest.raises(KeyConflict):
+        turns.append_each(store.journal, "s", [("frames:5", drafted(said(5))), other])
+    assert session.state.last == last + 5
+    assert [r.key for r in session.read(last + 1)] == [key for key, _ in made]
+
+
+def test_records_with_a_key_each_are_refused_together_when_their_turn_is_over(store: Store, session: Session) -> None:
+    turn = turns.start(store.journal, "s", who())
+    assert isinstance(turn, TurnClaim)
+    turns.append_each(store.journal, "s", [("a", drafted(said(1)))], turn=turn)
+    turns.end(store.journal, turn, "settled", None)
+    last = session.state.last
+
+    assert turns.append_each(store.journal, "s", [("a", drafted(said(1)))], turn=turn) == [last - 1]
+    with pytest.raises(TurnLost):
+        turns.append_each(store.journal, "s", [("a", drafted(said(1))), ("b", drafted(said(2)))], turn=turn)
+    assert session.state.last == last

@@ -577,6 +577,20 @@ class Lives(RuleBasedStateMachine):
         handle = self.handle(some)
         self.go_back(handle, handle.session.redo, Life.redo)
 
+    @rule(some=some, times=st.integers(1, 3), again=st.booleans())
+    def pop(self, some: int, times: int, again: bool) -> None:
+        """As somebody does who takes back what he wrote item by item, and writes it anew."""
+        handle = self.handle(some)
+        if (life := self.world.lives.get(handle.session.id)) is None or life.turn:
+            return
+        for _ in range(times):
+            got, expected = self.both(
+                lambda: history.pop(handle.session._journal, handle.session.id), lambda _: self.of(handle).pop()
+            )
+            assert (None if got is None else got.number) == expected
+            if again:
+                self.write(some, False, [self.said("assistant")], None)
+
     @rule(some=some, place=where)
     def rewind(self, some: int, place: int) -> None:
         handle = self.handle(some)

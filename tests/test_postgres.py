@@ -6,6 +6,8 @@ import contextlib
 import os
 import random
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,6 +24,7 @@ from onefold.errors import OnefoldError, OutcomeUnknown, StoreError, StoreTooNew
 from onefold.journal.postgres import PostgresBackend, schema
 from onefold.journal.postgres.address import parse
 from onefold.journal.postgres.connecting import Link
+from onefold.journal.postgres.lines import Lines, Waited
 from onefold.journal.postgres.rows import PostgresTransaction
 from onefold.journal.seam import Transaction
 from onefold.model import Json
@@ -179,6 +182,101 @@ def test_sessions_do_not_wait_for_each_other(store: Store, session: Session) -> 
         other.append(SAID)
         assert contents(other) == ["once"]
         assert session.context().messages == []  # and readers wait for nobody
+
+
+WANTING = 32
+
+
+@contextlib.contextmanager
+def many_waiting(store: Store, session: Session) -> Iterator[list[threading.Thread]]:
+    """So many threads that want to write to a session that somebody holds: all have come when the block begins."""
+    lines = backend_of(store)._lines
+    came = threading.Semaphore(0)
+
+    class Watched(deque[threading.Lock]):
+        def append(self, lock: threading.Lock) -> None:
+            super().append(lock)
+            came.release()
+
+    threads = []
+    with writing(store, "s"):
+        lines._lines["s"].waiting = Watched()
+        for n in range(WANTING):
+            threads.append(threading.Thread(target=session.append, args=({"role": "user", "content": str(n)},)))
+            threads[-1].start()
+            if n:  # the first one waits at the server, beside the one that writes
+                assert came.acquire(timeout=PATIENCE)
+        yield threads
+    for thread in threads:
+        thread.join(PATIENCE)
+
+
+def test_a_session_that_somebody_holds_takes_no_connections_from_others(
+    store: Store, address: str, session: Session
+) -> None:
+    """However many want to write to it: one of them waits at the server, the others in a line."""
+    other = store.session("other")
+    with many_waiting(store, session):
+        with administration(address) as admin:
+            postgres_server.wait_for(admin, "select 1 from pg_stat_activity where wait_event_type = 'Lock'")
+            waits = admin.execute("select count(*) from pg_stat_activity where wait_event_type = 'Lock'").fetchone()
+        other.append(SAID)
+        assert contents(other) == ["once"]
+        assert session.context().messages == []
+        assert store.journal.claim_next(whoami("worker")) is None
+
+    assert waits == (1,)
+    written = [int(text) for text in contents(session)]
+    assert sorted(written) == [*range(WANTING)]
+    assert max(abs(at - n) for at, n in enumerate(written)) < WANTING / 3  # about in the order in which they came
+    assert backend_of(store)._lines._lines == {}
+
+
+def test_who_stands_in_line_for_too_long_is_told_so_and_leaves_it(store: Store, address: str) -> None:
+    with onefold.open(option(address, onefold_patience="0.3")) as hasty, ThreadPoolExecutor(8) as threads:
+        session = hasty.session("s")
+        began = time.monotonic()
+        with writing(store, "s"):
+            refused = [threads.submit(session.append, SAID).exception for _ in range(8)]
+            said = [str(one(PATIENCE)) for one in refused]
+            took = time.monotonic() - began
+
+        assert all("has held the session for 0.3 s; nothing was written" in words for words in said), said
+        assert took < 5
+        assert backend_of(hasty)._lines._lines == {}
+        session.append(SAID)
+        assert contents(session) == ["once"]
+
+
+def test_closing_lets_nobody_stand_in_line(store: Store, address: str, session: Session) -> None:
+    with onefold.open(address) as closing, ThreadPoolExecutor(8) as threads:
+        other = closing.session("s")
+        with writing(store, "s"):
+            waiting = [threads.submit(other.append, SAID) for _ in range(8)]
+            lines = backend_of(closing)._lines
+            pause = threading.Event()
+            while len(getattr(lines._lines.get("s"), "waiting", ())) < 6:
+                pause.wait(0.01)
+            closing.close()
+        for one in waiting:
+            with contextlib.suppress(OnefoldError):  # the two at the server may have been let in
+                one.result(PATIENCE)
+
+    assert len(contents(session)) <= 2
+
+
+def test_a_line_that_is_left_at_any_moment_stops_nobody() -> None:
+    lines, order = Lines(), []
+    with lines.turn("s", 1), lines.turn("s", 1):
+        with pytest.raises(Waited), lines.turn("s", 0.01):
+            raise AssertionError("nobody let it in")
+        with lines.turn("other", 0.01):
+            order.append("other")
+    with lines.turn("s", 0.01):
+        order.append("again")
+
+    assert order == ["other", "again"]
+    assert lines._lines == {}
 
 
 def test_workers_pass_over_a_session_that_somebody_writes_to_and_wait_for_nobody(store: Store) -> None:

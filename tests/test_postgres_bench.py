@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 from bench.report import Row
-from bench.scaling import Bench, Size, bare, contexts, looks
+from bench.scaling import Bench, Size, bare, beside_a_held_one, contexts, looks
 from bench.scaling_page import Line, Measured, page, plot, text
 from tests.postgres_server import Server
 
@@ -16,7 +16,7 @@ def test_the_store_that_is_measured_verifies_and_everybody_gets_something_done()
     server = Server(quick=True, settings=("autovacuum=off",))
     try:
         bench = Bench(server, SIZE, lambda _: None)
-        rows: list[Row] = [*contexts(bench), bare(bench)[0]]
+        rows: list[Row] = [*contexts(bench), bare(bench)[0], beside_a_held_one(bench)]
         found = bench.run("turns", 1, 1, 2)
         rows.append(looks(bench))
     finally:

@@ -192,8 +192,11 @@ def test_a_folder_in_which_no_file_can_be_made_is_an_error_in_words(tmp_path: Pa
 
     with pytest.raises(StoreUnavailable, match=r"store\.db.*Check that its folder exists and is writable"):
         open_store(tmp_path / "store.db", connect)
+    with pytest.raises(StoreUnavailable, match=r"/proc/store\.db.*Check that its folder exists and is writable"):
+        open_store(Path("/proc/store.db"))
 
-    assert list(tmp_path.iterdir()) == []
+    assert [f.stat().st_size for f in tmp_path.iterdir()] == [0]
+    open_store(tmp_path / "store.db").close()
 
 
 def test_a_full_disk_while_a_store_is_made_is_an_error_and_the_path_still_opens(tmp_path: Path) -> None:
@@ -520,13 +523,13 @@ def test_closing_wakes_who_follows_and_refuses_who_waits_to_write(path: Path, mo
     session, backend = store.session("a"), backend_of(store)
     last = session.state.last
     closed = threading.Event()
-    close_gate = backend._gate.close
+    close_gate = backend._gate.wake
 
     def close_and_tell() -> None:
         close_gate()
         closed.set()
 
-    monkeypatch.setattr(backend._gate, "close", close_and_tell)
+    monkeypatch.setattr(backend._gate, "wake", close_and_tell)
     ends: list[BaseException] = []
     counting = threading.Event()
 

@@ -397,8 +397,11 @@ class Session:
 
     def _sees_the_same(self, tx: Transaction) -> bool:
         """Whether nothing was taken back since this handle looked. A compaction alone hides nothing."""
-        saw, head = tx.segment(self.id, self._saw), tx.segment(self.id, view.known(tx, self.id).head)
-        return saw is not None and head is not None and saw.hidden == head.hidden
+        state = view.known(tx, self.id)
+        saw, head = tx.segment(self.id, self._saw), tx.segment(self.id, state.head)
+        if saw is None or head is None:
+            return False
+        return view.same_before(tx, self.id, state.last + 1, saw.hidden, head.hidden)
 
     def _wrote_up_to(self, numbers: Sequence[int]) -> None:
         wrote = self._wrote

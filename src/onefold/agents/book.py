@@ -141,13 +141,12 @@ class Book:
         turns.end(self.journal, turn, outcome, cause)
 
     def say(self, wholes: Sequence[Whole], turn: TurnClaim | None) -> int | None:
-        """Messages that are whole. Those that stand there already, from before a crash, are not written again."""
-        last = None
-        for body, first, to in wholes:
-            made = draft(body, self.journal.new_id, format=ACP)
-            done = self.journal.append(self.session, [made], key=f"{FROM_FRAMES}{first}-{to}", turn=turn)
-            last = done.numbers[-1]
-        return last
+        """Messages that are whole, in one transaction. Those that stand there already, from before a crash, are not
+        written again."""
+        if not wholes:
+            return None
+        keyed = [(f"{FROM_FRAMES}{a}-{b}", draft(body, self.journal.new_id, format=ACP)) for body, a, b in wholes]
+        return turns.append_each(self.journal, self.session, keyed, turn=turn)[-1]
 
     # ------------------------------------------------------------------ questions
 

@@ -134,6 +134,7 @@ def _segment(record: Record, body: Json) -> str:
 def _restored(record: Record, body: Json) -> str:
     """An undo or a rewind hides what lies right before its own record; a redo or a restore hides nothing new."""
     first, last = (body.get("hidden") or [[0, 0]])[-1]
+    first = body.get("since", first)
     if body.get("redo") and last == record.number - 1:
         return f"undone: #{first} to #{last} no longer count" if first < last else f"undone: #{last} no longer counts"
     return f"back to the boundary of segment {body['restored']}"

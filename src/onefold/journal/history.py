@@ -290,7 +290,7 @@ def _kept_by_agent(tx: Transaction, state: SessionState) -> Segment:
 def newest(tx: Transaction, state: SessionState, hidden: Ranges) -> Segment:
     """The newest boundary that knows none of the hidden records; with none, the whole conversation."""
     for some in view.segments(tx, state.id, state.last + 1):
-        if view.same_before(some.cut, some.hidden, hidden) and not _erased(tx, state.id, some):
+        if view.same_before(tx, state.id, some.cut, some.hidden, hidden) and not _erased(tx, state.id, some):
             return some
     return Segment(0, None, 1, "created", 0.0)
 
@@ -303,9 +303,9 @@ def _rewind(journal: Journal, tx: Transaction, state: SessionState, to: int, *, 
             f"session {state.id!r}: no message after record {to} is in view, so there is nothing to hide"
         )
     state = close(journal, tx, state, "cancelled", "the session was rewound", stays=to)
-    hidden = view.hide(head.hidden, (to + 1, state.last))
+    hidden = view.joined(tx, state.id, view.hide(head.hidden, (to + 1, state.last)))
     fits = newest(tx, state, hidden)
-    return _open(journal, tx, state, fits, hidden, restored=fits.number, redo=state.head)
+    return _open(journal, tx, state, fits, hidden, restored=fits.number, redo=state.head, since=to + 1)
 
 
 def _open(

@@ -32,6 +32,7 @@ from onefold.model import (
     NOTE,
     QUESTION_ASKED,
     QUESTION_SETTLED,
+    SKIPPED,
     TURN_SETTLED,
     Deleted,
     Erased,
@@ -180,6 +181,7 @@ def _forget(journal: Journal, tx: Transaction, state: SessionState, gone: _Gone)
     if hidden == head.hidden and not found and not covering and not notes and state.tokens == _size(tx, state, head):
         return _Done((), (), None)
     causes = [*_causes(tx, state, gone.first)]
+    hidden = view.joined(tx, state.id, hidden)
     was_open = state.open is not None
     for record in (*found, *notes):
         state = _tombstone(journal, tx, state, record)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from onefold.errors import Moved
 from onefold.journal import view
-from onefold.journal.seam import Backend
+from onefold.journal.seam import Backend, Transaction
 from onefold.model import Record
 
 PAGE = 500
@@ -43,19 +43,31 @@ def pages(backend: Backend, session: str, start: int, stop: int | None) -> Itera
 def follow(
     backend: Backend, session: str, after: int, *, incarnation: str | None, idle: float | None
 ) -> Iterator[Record]:
+    deadline: float | None = None
     while True:
         version = backend.version()  # before looking: a change after that is not missed
-        while page := look(backend, session, after, incarnation):
+        if page := look(backend, session, after, incarnation):
             yield from page
-            after = page[-1].number
-        if not wait(backend, session, after, version, idle):
+            after, deadline = page[-1].number, None
+            continue
+        if idle is not None and deadline is None:
+            deadline = time.monotonic() + idle
+        left = _FOREVER if deadline is None else deadline - time.monotonic()
+        if left <= 0:
             return
+        backend.wait(version, left)
 
 
 def look(backend: Backend, session: str, after: int, incarnation: str | None) -> list[Record]:
     """What came after a number, a page of it; `Moved` if the number is none of this store's any more."""
-    _still_there(backend, session, after, incarnation)
-    return _page(backend, session, after + 1, _END)
+
+    def work(tx: Transaction) -> tuple[int, list[Record]]:
+        last = view.known(tx, session).last
+        return last, view.records(tx, session, after + 1, _END, PAGE) if last > after else []
+
+    last, page = backend.read(work)
+    _check_there(backend, session, after, last, incarnation)
+    return page
 
 
 def wait(backend: Backend, session: str, after: int, version: int, timeout: float | None) -> bool:
@@ -77,8 +89,7 @@ def _page(backend: Backend, session: str, start: int, stop: int) -> list[Record]
     return backend.read(lambda tx: view.records(tx, session, start, stop, PAGE))
 
 
-def _still_there(backend: Backend, session: str, after: int, incarnation: str | None) -> None:
-    last = _last(backend, session)
+def _check_there(backend: Backend, session: str, after: int, last: int, incarnation: str | None) -> None:
     if incarnation is not None and incarnation != backend.incarnation:
         raise Moved(
             f"the store was restored from a backup since (it is {backend.incarnation} now): "

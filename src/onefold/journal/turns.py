@@ -8,9 +8,10 @@ says when others need not wait any longer.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from onefold.journal import view
+from onefold.journal.bodies import same_content
 from onefold.journal.contract import Journal, segment
 from onefold.journal.refusals import check_name, check_seconds, conflict, known_word, lost, own
 from onefold.journal.seam import Transaction
@@ -256,3 +257,31 @@ def unqueue(journal: Journal, session: str, number: int, *, actor: str | None = 
         return True
 
     return journal.backend.write(session, work)
+
+
+def append_each(
+    journal: Journal, session: str, keyed: Sequence[tuple[str, Draft]], *, turn: TurnClaim | None = None
+) -> list[int]:
+    """Adds records of which each has a key of its own, in one transaction: those that are not there yet, all or none.
+    Their numbers."""
+    if turn is not None:
+        own(turn)
+
+    def work(tx: Transaction) -> list[int]:
+        state = known(tx, session)
+        numbers: list[int] = []
+        for key, made in keyed:
+            if (use := tx.key(session, key)) is not None:
+                if not same_content(tx, session, use, [made]):
+                    raise conflict(session, key, use)
+                numbers.append(use.first)
+                continue
+            if turn is not None and state.turn != turn.number:
+                raise lost(tx, turn)
+            within = turn.id if turn is not None else made.turn
+            state = journal.add(tx, state, made._replace(key=key, turn=within))
+            numbers.append(state.last)
+        tx.put_session(state)
+        return numbers
+
+    return journal.backend.write(session, work, size=sum(len(made.data) for _, made in keyed))

@@ -14,12 +14,25 @@ from onefold.messages.codecs import estimate
 from onefold.messages.frame import framed, noted, stated
 from onefold.messages.groups import group
 from onefold.model import (
+    AGENT_ENDED,
+    AGENT_STARTED,
+    CANCELLED,
+    COMMITTED,
+    FAILED,
     FORK,
+    INPUT_QUEUED,
+    INPUT_TAKEN,
+    JOINED,
     MESSAGE,
     NOTE,
     PIN_ADDED,
     PIN_REMOVED,
+    REQUESTED,
+    SEGMENT_OPENED,
+    STARTED,
+    SUPERSEDED,
     TURN_SETTLED,
+    TURN_STARTED,
     Fact,
     Json,
     Note,
@@ -30,6 +43,12 @@ from onefold.model import (
 )
 
 _PAGE = 500
+_FEW = 16
+_SILENT = frozenset({
+    SEGMENT_OPENED, REQUESTED, JOINED, STARTED, COMMITTED, FAILED, CANCELLED, SUPERSEDED, TURN_STARTED, TURN_SETTLED,
+    INPUT_QUEUED, INPUT_TAKEN, AGENT_STARTED, AGENT_ENDED,
+})  # fmt: skip
+"""Records that only say what happened. Of kinds that are not known here nobody can say that they mean nothing."""
 
 Stretch = tuple[int, int]
 """From a number up to, but not including, another."""
@@ -92,9 +111,41 @@ def is_hidden(hidden: Ranges, number: int) -> bool:
     return any(first <= number <= last for first, last in hidden)
 
 
-def same_before(cut: int, one: Ranges, other: Ranges) -> bool:
-    """Whether two views hide the same records before a cut: then a summary of one is a summary of the other."""
-    return [*visible(one, 1, cut)] == [*visible(other, 1, cut)]
+def joined(tx: Transaction, session: str, hidden: Ranges) -> Ranges:
+    """The same view in fewer ranges: what lies between two of them is hidden with them, if nobody could tell. So who
+    takes an answer back again and again has one range, and not one for each time."""
+    fewer: list[tuple[int, int]] = []
+    for first, last in hidden:
+        if fewer and _silent(tx, session, fewer[-1][1] + 1, first):
+            fewer[-1] = (fewer[-1][0], last)
+        else:
+            fewer.append((first, last))
+    return tuple(fewer)
+
+
+def same_before(tx: Transaction, session: str, cut: int, one: Ranges, other: Ranges) -> bool:
+    """Whether two views hide the same before a cut: then a summary of one is a summary of the other. What nobody can
+    see counts for neither: of the same view, one may have been written in more ranges than the other."""
+    if [*visible(one, 1, cut)] == [*visible(other, 1, cut)]:
+        return True
+    return all(_silent(tx, session, a, b) for a, b in (*_only(one, other, cut), *_only(other, one, cut)))
+
+
+def _only(here: Ranges, there: Ranges, stop: int) -> Iterator[Stretch]:
+    """What one view hides before a number and the other does not."""
+    for first, last in here:
+        yield from visible(there, first, min(last + 1, stop))
+
+
+def _silent(tx: Transaction, session: str, start: int, stop: int) -> bool:
+    """Whether nothing in a stretch can be seen in any context, so that it does not matter if it is hidden. Of records
+    that are gone with a deleted session that cannot be said."""
+    while start < stop:
+        page = records(tx, session, start, stop, _FEW)
+        if not page or page[0].number != start or any(r.kind not in _SILENT for r in page):
+            return False
+        start = page[-1].number + 1
+    return True
 
 
 def record(tx: Transaction, session: str, number: int) -> Record | None:

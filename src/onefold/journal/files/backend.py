@@ -27,6 +27,7 @@ from onefold.journal.seam import Transaction
 from onefold.journal.sqlite import backend as sqlite
 from onefold.journal.sqlite.backend import Connect, connect
 from onefold.journal.sqlite.engine import check_library
+from onefold.journal.sqlite.file import AnyFile, StoreFile
 from onefold.journal.sqlite.line import Ticket
 from onefold.model import Clock, Ids, random_id, system_clock
 
@@ -50,6 +51,7 @@ class FilesBackend(Writing):
         self._root = Path(path).absolute()
         self.address = f"{str(path).rstrip('/')}/"
         self._path = self._root / layout.OWN / layout.INDEX
+        self._database: StoreFile = AnyFile(self._path, self.address)
         self._clock = clock
         self._ids = ids
         self._names = names
@@ -113,7 +115,7 @@ class FilesBackend(Writing):
 
     def _read(self, work: Callable[[Transaction], T], *, sure: bool) -> T:
         self._check_open()
-        with self._translated(), self._readers.one() as connection:
+        with self._translated(reading=True), self._readers.one() as connection:
             tx = FilesTransaction(connection, self._clock(), None, self._disk, self._root, sure=sure)
             connection.execute("begin")
             try:
@@ -188,7 +190,7 @@ class FilesBackend(Writing):
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[FilesTransaction]:
         """One view of the index while nobody writes: what it says is in the files."""
-        with self._writing, self._alone(), self._translated(), self._readers.one() as connection:
+        with self._writing, self._alone(), self._translated(reading=True), self._readers.one() as connection:
             tx = self._view(connection)
             connection.execute("begin")
             try:

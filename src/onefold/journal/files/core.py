@@ -58,7 +58,7 @@ class FilesCore(SqliteBackend):
         self._lock = StoreLock(own / layout.LOCK, f"{os.getpid()}-{self._names()}")
         self._users = Users(own / layout.USERS)
         self._lag = Lag(own / layout.LAG)
-        self._watch = Watch(self._looking)
+        self._watch = Watch(self._looking, self._database.moved)
         self._kept: FilesTransaction | None = None  # as long as what is known holds
         self._files: dict[str, OpenFile] = {}
         self._deleted_end = -1
@@ -67,6 +67,10 @@ class FilesCore(SqliteBackend):
         connection = super()._open_connection()
         connection.execute("pragma synchronous = normal")  # the files are synced, and the index can be made anew
         return connection
+
+    def _note_log(self) -> None:
+        """An index needs no note: what it lacks is in the files."""
+        self._noted = True
 
     def _looking(self) -> apsw.Connection:
         return cast(apsw.Connection, Looking(self._open_connection(), self._lag))  # which has all that a watch uses
@@ -165,29 +169,28 @@ class FilesCore(SqliteBackend):
             self._users.come()
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self, *, reading: bool = False) -> Iterator[None]:
         try:
             yield
         except (apsw.Error, OSError) as error:
-            raise self._translate(error) from error
+            raise self._translate(error, reading=reading) from error
 
-    def _translate(self, error: BaseException) -> BaseException:
+    def _translate(self, error: BaseException, *, reading: bool = False) -> BaseException:
+        nothing = "nothing was read" if reading else "nothing was written"
         if isinstance(error, apsw.CorruptError | apsw.NotADBError):
             return StoreDamaged(
                 f"store {self.address}: its index is damaged ({error}). Nothing of the sessions is lost: close the "
                 f"store everywhere and remove {self._path}, and it is made anew"
             )
         if not isinstance(error, OSError):
-            return super()._translate(error)
+            return super()._translate(error, reading=reading)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return StoreUnavailable(
-                f"store {self.address}: the disk is full; nothing was written. Free some space and try again"
-            )
+            return StoreUnavailable(f"store {self.address}: the disk is full; {nothing}. Free some space and try again")
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             return StoreUnavailable(
-                f"store {self.address}: {error.filename or 'a file'} may not be read or written; nothing was written. "
+                f"store {self.address}: {error.filename or 'a file'} may not be read or written; {nothing}. "
                 "Look at its permissions"
             )
         return StoreUnavailable(
-            f"store {self.address}: the disk failed ({error}); nothing was written. Check the disk, then try again"
+            f"store {self.address}: the disk failed ({error}); {nothing}. Check the disk, then try again"
         )

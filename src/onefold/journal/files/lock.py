@@ -20,6 +20,7 @@ from filelock import lock_descriptor, unlock_descriptor
 
 from onefold.errors import StoreDamaged, StoreError, StoreUnavailable
 from onefold.journal.files.disk import FILE_MODE
+from onefold.journal.sqlite.queue import Queue
 
 PATIENCE = 30.0
 _AGAIN = 0.01
@@ -137,76 +138,6 @@ class StoreLock:
                 f"{self._path.parent.parent}: another process has held the write lock for {PATIENCE:.0f} s; "
                 "nothing was written. Look for one that is stopped"
             )
-
-
-class Queue:
-    """Standing in line for a lock. A wait for `flock` keeps the order of those who wait and has no limit, so a thread
-    waits, on a descriptor of its own, and who asked it may go. What it then gets too late it gives back."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._pid = os.getpid()
-        self._fd = -1
-        self._changed = threading.Condition()
-        self._waiter: threading.Thread | None = None
-        self._wanted = False
-        self._closed = False
-        self._error: OSError | None = None
-        self.granted = False
-        """Whether the lock is held, by the descriptor of this queue."""
-
-    def wait(self, patience: float) -> bool:
-        """True when the lock was granted; False if it was not in that time."""
-        with self._changed:
-            self._wanted, self._error = True, None
-            if self._waiter is None:
-                self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-                self._waiter = threading.Thread(target=self._stand, name="onefold-lock", daemon=True)
-                self._waiter.start()
-            self._changed.notify_all()
-            try:
-                self._changed.wait_for(lambda: self.granted or self._error is not None, patience)
-            finally:
-                self._wanted = False
-            if self._error is not None:
-                raise self._error
-            return self.granted
-
-    def leave(self) -> None:
-        with self._changed:
-            self.granted = False
-            unlock_descriptor(self._fd)
-
-    def close(self) -> None:
-        if os.getpid() != self._pid:  # a forked child, which has no such thread
-            if self._fd >= 0:
-                os.close(self._fd)
-            return
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-
-    def _stand(self) -> None:
-        """Ends when the lock is closed, and with it its descriptor."""
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: (self._wanted and not self.granted) or self._closed)
-                if self._closed:
-                    os.close(self._fd)
-                    return
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX)
-            except OSError as error:
-                with self._changed:
-                    self._error, self._wanted = error, False
-                    self._changed.notify_all()
-                continue
-            with self._changed:
-                if self._wanted and not self._closed:
-                    self.granted, self._wanted = True, False
-                    self._changed.notify_all()
-                else:
-                    unlock_descriptor(self._fd)
 
 
 class Users:

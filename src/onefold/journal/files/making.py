@@ -125,6 +125,7 @@ def build_index(disk: Disk, root: Path, connect: Connect, incarnation: str, name
         left.unlink(missing_ok=True)
     path = own / f"{layout.INDEX}.new-{names()}"
     done: list[Path] = []
+    path.touch()
     index = connect(str(path))
     try:
         index.execute("pragma synchronous = off")

@@ -66,7 +66,8 @@ def _usual(url: str, shown: str) -> str:
         given = conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         raise StoreError(f"{shown} is no address of a PostgreSQL database: {_hidden(str(error)).strip()}") from None
-    return make_conninfo(url, **{name: value for name, value in _USUAL.items() if name not in given})
+    usual = {name: value for name, value in _USUAL.items() if name not in given}
+    return make_conninfo(url, **usual, client_encoding="UTF8")  # whatever the environment or the address says of it
 
 
 def _hidden(text: str) -> str:

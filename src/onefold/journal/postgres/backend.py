@@ -23,9 +23,10 @@ from onefold.journal.postgres import connecting, schema
 from onefold.journal.postgres.address import parse
 from onefold.journal.postgres.connecting import Link, Pool
 from onefold.journal.postgres.engine import queries
+from onefold.journal.postgres.lines import Lines, Waited
 from onefold.journal.postgres.rows import PostgresTransaction, Raced, Unclear
 from onefold.journal.postgres.schema import Shape
-from onefold.journal.postgres.trouble import doubtful, passing, translated
+from onefold.journal.postgres.trouble import doubtful, held_too_long, passing, translated
 from onefold.journal.postgres.watch import Watch
 from onefold.journal.seam import Transaction
 from onefold.model import Clock, Ids, random_id
@@ -34,6 +35,8 @@ T = TypeVar("T")
 
 RACES = 20
 FIRST_PAUSE, LAST_PAUSE = 0.01, 1.0
+SHORTEST = 0.05
+"""For so long a session's row is waited for at least, by who has stood in line for it for as long as its patience."""
 SCRUB_PATIENCE = 2.0
 REWRITE = 86400.0
 """How many seconds writing the tables anew may take."""
@@ -65,7 +68,7 @@ class PostgresBackend:
         self._channel = f"onefold_{schema.number('listen', self._place.schema) & 0xFFFFFFFFFFFFFFFF:016x}"
         self._closed = threading.Event()
         self._start()
-        with self._translated(), contextlib.closing(self._connect()) as link:
+        with self._translated(reading=not create), contextlib.closing(self._connect()) as link:
             self.incarnation: str = schema.prepare(link, self._shape, ids, create=create)
         _ours.add(self)
 
@@ -73,6 +76,7 @@ class PostgresBackend:
         """What belongs to one process: made at open, and again in a forked child."""
         self._pool: Pool | None = None
         self._pool_lock = threading.Lock()
+        self._lines = Lines()
         self._watch = Watch(self._connect_to_listen, self._channel, self._queries["snapshot"])
 
     # ------------------------------------------------------------------ the seam
@@ -80,9 +84,28 @@ class PostgresBackend:
     def write(
         self, session: str, work: Callable[[Transaction], T], *, size: int = 0, patient: bool = True
     ) -> T:  # fmt: skip
-        result = self._patiently(lambda held: self._write_once(session, work, held, patient))
+        ends = time.monotonic() + self._patience
+
+        def once(held: tuple[str, ...]) -> T:
+            return self._write_once(session, work, held, ends, patient)
+
+        if patient:
+            with self._in_line(session):
+                result = self._patiently(once)
+        else:
+            result = self._patiently(once)  # it does not wait at the server, either
         self._watch.changed()
         return result
+
+    @contextlib.contextmanager
+    def _in_line(self, session: str) -> Iterator[None]:
+        self._check_open()
+        try:
+            with self._lines.turn(session, self._patience):
+                yield
+        except Waited:
+            self._check_open()
+            raise StoreUnavailable(held_too_long(self.address, self._patience)) from None
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         def once(held: tuple[str, ...]) -> T:
@@ -94,7 +117,7 @@ class PostgresBackend:
                 finally:
                     tx.end()
 
-        return self._patiently(once)
+        return self._patiently(once, reading=True)
 
     def version(self) -> int:
         return self._watch.version
@@ -105,7 +128,7 @@ class PostgresBackend:
         self._check_open()
 
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
-        with self._translated(), self._link() as link:
+        with self._translated(reading=not fix), self._link() as link:
             found = schema.warnings(link, self._shape)
             for table in schema.missing(link, self._shape):
                 if fix:
@@ -147,6 +170,7 @@ class PostgresBackend:
             return
         self._closed.set()
         self._watch.close()
+        self._lines.wake()
         with self._pool_lock:
             if self._pool is not None:
                 self._pool.close()
@@ -154,12 +178,14 @@ class PostgresBackend:
     # ------------------------------------------------------------------ writing
 
     def _write_once(
-        self, session: str, work: Callable[[Transaction], T], held: tuple[str, ...], patient: bool
+        self, session: str, work: Callable[[Transaction], T], held: tuple[str, ...], ends: float, patient: bool
     ) -> T:  # fmt: skip
+        """`ends`: until when to wait for the session's row."""
         with self._link() as link:
             tx = PostgresTransaction(link, self._queries, self._clock)
             try:
-                tx.begin_writing(session, held, self._lock_number(session), self._patience, patient=patient)
+                left = max(SHORTEST, ends - time.monotonic())
+                tx.begin_writing(session, held, self._lock_number(session), left, self._patience, patient=patient)
                 schema.check_writer(self._shape, tx.min_writer)
                 result = work(tx)
                 tx.commit(self._channel, _short(session))
@@ -172,7 +198,7 @@ class PostgresBackend:
             return result
         raise lost if isinstance(lost, psycopg.Error) else StoreUnavailable(f"store {self.address}: {lost}")
 
-    def _patiently(self, once: Callable[[tuple[str, ...]], T]) -> T:
+    def _patiently(self, once: Callable[[tuple[str, ...]], T], *, reading: bool = False) -> T:
         """Runs a transaction, and again if it did not happen and that may pass: a server that restarts, a deadlock,
         somebody who was first."""
         ends = time.monotonic() + self._patience
@@ -193,7 +219,7 @@ class PostgresBackend:
                 if doubtful(error):
                     self._drain()
                 if not passing(error) or races > RACES or time.monotonic() + pause > ends:
-                    raise translated(self._why(error), self.address, self._patience) from error
+                    raise translated(self._why(error), self.address, self._patience, reading=reading) from error
             self._closed.wait(pause)
             pause = min(2 * pause, LAST_PAUSE)
 
@@ -227,7 +253,8 @@ class PostgresBackend:
         assert tx.witness is not None
         look = PostgresTransaction(link, self._queries, self._clock)
         try:
-            look.begin_writing(session, (), self._lock_number(session), min(SETTLE_STEP, self._patience / 4))
+            step = min(SETTLE_STEP, self._patience / 4)
+            look.begin_writing(session, (), self._lock_number(session), step, step)
             query, bindings = tx.witness
             found = bool(look.run(query, *bindings))
             look.commit(self._channel, _short(session))
@@ -292,11 +319,11 @@ class PostgresBackend:
     # ------------------------------------------------------------------ errors
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self, *, reading: bool = False) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as error:
-            raise translated(self._why(error), self.address, self._patience) from error
+            raise translated(self._why(error), self.address, self._patience, reading=reading) from error
 
     def _why(self, error: psycopg.Error) -> psycopg.Error:
         """A pool that gave nothing does not say why: the server does."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
+from psycopg import sql
 from psycopg.abc import PQGen
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.waiting import Ready, Wait
@@ -22,12 +23,17 @@ Statement: TypeAlias = tuple[bytes, Sequence[Any] | dict[str, Any]]
 Rows: TypeAlias = list[tuple[Any, ...]]
 Pool: TypeAlias = "ConnectionPool[Link]"
 
+ENCODING = "UTF8"
 MOST_CONNECTIONS = 16
 IDLE_SECONDS = 300.0
 
 
 class Stalled(psycopg.OperationalError):
     """The server did not answer in time. The connection is closed; what became of the statement is not known."""
+
+
+class WrongEncoding(psycopg.OperationalError):
+    """Text would not come back from this database as it was given."""
 
 
 class Link(psycopg.Connection[tuple[Any, ...]]):
@@ -80,13 +86,42 @@ def connect(conninfo: str, longest: float) -> Link:
     """The one place that makes a connection."""
     link = Link.connect(conninfo, autocommit=True, prepare_threshold=None)
     link.longest = longest
+    try:
+        check_encoding(link)
+    except BaseException:
+        link.close()
+        raise
     return link
+
+
+def check_encoding(link: Link) -> None:
+    """Refuses a connection on which not all text comes back as it was given. That of the client is set by the address,
+    over whatever else says something about it; that of the server is the database's for good."""
+    server, client = (_setting(link, name) for name in ("server_encoding", "client_encoding"))
+    if server != ENCODING:
+        raise WrongEncoding(
+            f"the database {link.info.dbname!r} has the encoding {server}, in which not every text can be stored; "
+            f"nothing was made. Make another database: create database NAME encoding '{ENCODING}' template template0"
+        )
+    if client != ENCODING:
+        raise WrongEncoding(
+            f"what lies between here and the database {link.info.dbname!r} sets client_encoding to {client}, and text "
+            f"would be altered; nothing was made. Let it pass client_encoding={ENCODING} on"
+        )
+
+
+def _setting(link: Link, name: str) -> str:
+    said = link.info.parameter_status(name)
+    if said is None:  # as a proxy may do that tells only some
+        said = str(link.execute(sql.SQL("show {}").format(sql.Identifier(name))).fetchall()[0][0])
+    return said
 
 
 def pool(conninfo: str, longest: float, patience: float, kind: type[ConnectionPool[Link]]) -> Pool:
     def configure(link: Link) -> None:
         link.longest = longest
         link.add_notify_handler(_unheard)
+        check_encoding(link)
 
     return kind(
         conninfo,

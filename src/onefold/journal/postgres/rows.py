@@ -98,10 +98,11 @@ class PostgresTransaction:
         self._begin = [self._query("begin_reading")]
 
     def begin_writing(
-        self, session: str, held: Sequence[str], lock: int, patience: float, *, patient: bool = True
+        self, session: str, held: Sequence[str], lock: int, wait: float, patience: float, *, patient: bool = True
     ) -> None:  # fmt: skip
-        """Takes the session's row; where there is none, its id. What is looked at after that is up to date."""
-        bounds = (f"{round(patience * 1000)}ms", f"{round(patience * 2000)}ms")
+        """Takes the session's row; where there is none, its id. What is looked at after that is up to date. `wait`: for
+        so many seconds, at most."""
+        bounds = (f"{max(1, round(wait * 1000))}ms", f"{round(patience * 2000)}ms")
         opening = [self._query("begin_writing"), self._query("bounds", *bounds)]
         if held:
             opening.append(self._query("hold_sessions", sorted(held)))

@@ -7,6 +7,7 @@ from psycopg import errors
 from psycopg_pool import PoolTimeout
 
 from onefold.errors import OnefoldError, StoreDamaged, StoreError, StoreUnavailable
+from onefold.journal.postgres.connecting import WrongEncoding
 
 # The transaction did not happen, and the same one may well happen when it is run again.
 _PASSING = (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation)
@@ -20,33 +21,32 @@ _AWAY = (
 )
 
 
+_HELD = "another transaction has held the session for {patience} s; {nothing}. Look for it in pg_stat_activity"
 _Words = tuple[tuple[type[psycopg.Error], ...], type[OnefoldError], str]
 _WORDS: tuple[_Words, ...] = (
     (
         (PoolTimeout,),
         StoreUnavailable,
-        "all its connections were in use for {patience} s; nothing was written. Use fewer threads at once",
+        "all its connections were in use for {patience} s; {nothing}. Use fewer threads at once",
     ),
+    ((WrongEncoding,), StoreError, "{said}"),
     (
         (errors.DiskFull,),
         StoreUnavailable,
-        "the server's disk is full; nothing was written. Free some space there and try again",
+        "the server's disk is full; {nothing}. Free some space there and try again",
     ),
     (
         (errors.ReadOnlySqlTransaction,),
         StoreUnavailable,
         (
-            "the server is read-only, as a standby is; nothing was written. Connect to the primary: name all hosts in "
+            "the server is read-only, as a standby is; {nothing}. Connect to the primary: name all hosts in "
             "the address, and target_session_attrs=read-write"
         ),
     ),
     (
         (errors.LockNotAvailable,),
         StoreUnavailable,
-        (
-            "another transaction has held the session for {patience} s; nothing was written. Look for it in "
-            "pg_stat_activity"
-        ),
+        _HELD,
     ),
     (
         (errors.InsufficientPrivilege,),
@@ -68,9 +68,9 @@ _WORDS: tuple[_Words, ...] = (
         StoreDamaged,
         "its rows disagree with its journal ({said}). Run `onefold verify --fix`",
     ),
-    ((psycopg.DataError,), OnefoldError, "the server cannot store this ({said}); nothing was written"),
+    ((psycopg.DataError,), OnefoldError, "the server cannot store or look for this ({said}); {nothing}"),
 )
-_OTHERWISE: tuple[type[OnefoldError], str] = (StoreUnavailable, "nothing was written ({said})")
+_OTHERWISE: tuple[type[OnefoldError], str] = (StoreUnavailable, "{nothing} ({said})")
 
 
 def passing(error: psycopg.Error) -> bool:
@@ -91,17 +91,25 @@ def doubtful(error: psycopg.Error) -> bool:
     return away(error) or isinstance(error, errors.LockNotAvailable)
 
 
-def translated(error: psycopg.Error, shown: str, patience: float) -> OnefoldError:
+def translated(error: psycopg.Error, shown: str, patience: float, *, reading: bool = False) -> OnefoldError:
     said = " ".join(str(error).split()) or type(error).__name__
     kind, remedy = next(((k, words) for types, k, words in _WORDS if isinstance(error, types)), _OTHERWISE)
-    if isinstance(error, psycopg.OperationalError) and _never(error):
+    if isinstance(error, psycopg.OperationalError) and _never(error) and not isinstance(error, WrongEncoding):
         kind, remedy = StoreError, "the server does not let this in ({said}). Check the address"
     elif (kind, remedy) == _OTHERWISE and away(error):
-        remedy = "the server cannot be reached ({said}); nothing was written. Look whether it runs, then try again"
-    return kind(f"store {shown}: {remedy.format(said=said, patience=f'{patience:g}')}")
+        remedy = "the server cannot be reached ({said}); {nothing}. Look whether it runs, then try again"
+    nothing = "nothing was read" if reading else "nothing was written"
+    return kind(f"store {shown}: {remedy.format(said=said, patience=f'{patience:g}', nothing=nothing)}")
+
+
+def held_too_long(shown: str, patience: float) -> str:
+    """The same of a session that was waited for in this process."""
+    return f"store {shown}: {_HELD.format(patience=f'{patience:g}', nothing='nothing was written')}"
 
 
 def _never(error: psycopg.OperationalError) -> bool:
     """Whether a connection was refused for good. libpq tells so in words alone."""
+    if isinstance(error, WrongEncoding):
+        return True
     refused = ("does not exist", "authentication failed", "no password supplied", "no pg_hba.conf entry")
     return any(words in str(error) for words in refused) and "No such file" not in str(error)

@@ -22,9 +22,10 @@ from onefold.journal.seam import Transaction
 from onefold.journal.sqlite import schema
 from onefold.journal.sqlite.engine import check_library, queries
 from onefold.journal.sqlite.errors import in_words
+from onefold.journal.sqlite.file import LogNote, StoreFile, beside, state_of
 from onefold.journal.sqlite.gate import Gate
 from onefold.journal.sqlite.line import Line, Ticket
-from onefold.journal.sqlite.place import check_place, is_new
+from onefold.journal.sqlite.place import check_place, look
 from onefold.journal.sqlite.readers import Readers
 from onefold.journal.sqlite.rows import Known, SqliteTransaction
 from onefold.journal.sqlite.watch import Watch
@@ -54,8 +55,8 @@ _inherited: list[Any] = []
 
 
 def connect(path: str) -> apsw.Connection:
-    """The one place that makes a connection to a store."""
-    return apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+    """The one place that makes a connection to a store. The file is there: see `StoreFile.take`."""
+    return apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
 
 
 class SqliteBackend:
@@ -63,6 +64,9 @@ class SqliteBackend:
     _to_scrub = False
     """A reader kept the log from being emptied after an erasure."""
     _held = False
+    _noted = False
+    """Whether the gate says whose log it is that the writer has open."""
+    incarnation: str
 
     def __init__(
         self,
@@ -81,7 +85,9 @@ class SqliteBackend:
         self.connect = connect
         self._closed = False
         check_place(self._path)
-        new = is_new(self._path, create=create)
+        new = look(self._path, create=create).new
+        self._database = StoreFile(self._path, self.address)
+        self._database.take()
         self._start()
         try:
             with self._translated():
@@ -89,7 +95,9 @@ class SqliteBackend:
                 if new or not schema.version(writer):
                     schema.begin(writer)
                 schema.migrate(writer, self._path, ids)
-                self.incarnation: str = schema.meta(writer, "incarnation")
+                self.incarnation = schema.meta(writer, "incarnation")
+                if new:
+                    self._note_log()
         except BaseException:
             self.close()
             raise
@@ -105,8 +113,8 @@ class SqliteBackend:
         self._readers = Readers(self._open_connection)
         self._line = Line(self._run_batch)
         self._writing = threading.Lock()
-        self._gate = Gate(f"{self._path}-gate")
-        self._watch = Watch(self._open_connection)
+        self._gate = Gate(beside(self._path).gate)
+        self._watch = Watch(self._open_connection, self._database.moved)
 
     # ------------------------------------------------------------------ the seam
 
@@ -122,10 +130,12 @@ class SqliteBackend:
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         self._check_open()
-        with self._translated(), self._readers.one() as connection:
+        with self._translated(reading=True), self._readers.one() as connection:
             connection.execute("begin")
             try:
-                return work(SqliteTransaction(connection, self._clock()))
+                answer = work(SqliteTransaction(connection, self._clock()))
+                self._database.check()  # last: if the file is the same still, nobody else has put anything into its log
+                return answer
             finally:
                 if connection.in_transaction:
                     connection.execute("commit")
@@ -139,9 +149,10 @@ class SqliteBackend:
         self._check_open()
 
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
-        with self._translated(), self._readers.one() as connection:
+        with self._translated(reading=True), self._readers.one() as connection:
             found = [(line, "ok", False) for (line,) in connection.execute("pragma quick_check") if line != "ok"]
             missing = schema.missing(connection)
+            self._database.check()
         for table in missing:
             if fix:
                 self.write("", partial(self._recreate, table))
@@ -153,8 +164,8 @@ class SqliteBackend:
 
     def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
         self._check_open()
-        with self._translated(), self._readers.one() as connection:
-            schema.backup(connection, Path(path), incarnation, progress)
+        with self._translated(reading=True), self._readers.one() as connection:
+            schema.backup(connection, Path(path), incarnation, progress, self._database.check)
 
     def close(self) -> None:
         """Lets go of everything. Waiting threads get an error; what was acknowledged is on disk."""
@@ -162,8 +173,9 @@ class SqliteBackend:
             return
         self._closed = True
         self._watch.close()
-        self._gate.close()
+        self._gate.wake()
         with self._writing:
+            self._gate.close()
             self._readers.close()
             if self._writer is not None:
                 self._writer.close()
@@ -174,15 +186,15 @@ class SqliteBackend:
     def _run_batch(self, batch: list[Ticket]) -> None:
         """One commit for all of a batch. Settles every ticket, unless this thread is interrupted."""
         with self._writing:
-            entered = self._gate.enter()
+            leave = self._gate.enter()
             try:
                 if len(batch) == 1:
                     self._commit_alone(batch[0])
                 else:
                     self._commit_together(batch)
             finally:
-                if entered:
-                    self._gate.leave()
+                if leave is not None:
+                    leave()
         watch = self._watch
         watch.version = next(watch.versions)
         if watch.waiters:
@@ -201,6 +213,7 @@ class SqliteBackend:
             tx = self._single
             pen = tx.pen
             pen.execute("begin immediate")
+            self._database.check()
             if connection.data_version() != self._seen or len(self._known.states) >= MOST_STATES:
                 self._look_anew(connection)
             tx.now, tx.witness = self._clock(), None
@@ -367,6 +380,7 @@ class SqliteBackend:
         """A write transaction. What was known still holds in it if nobody else wrote since this connection did."""
         connection = self._sound_writer()
         connection.execute("begin immediate")
+        self._database.check()
         if connection.data_version() != self._seen or len(self._known.states) >= MOST_STATES:
             self._look_anew(connection)
         return connection
@@ -381,6 +395,8 @@ class SqliteBackend:
     def _look_anew(self, connection: apsw.Connection) -> None:
         """Somebody else wrote: what was known may not hold, and it may have been a newer program."""
         self._known.clear()
+        if not self._noted:
+            self._note_log()
         accepted = schema.min_writer(connection)
         if accepted > schema.WRITER:
             raise StoreTooNew(
@@ -395,6 +411,8 @@ class SqliteBackend:
             if self._writer is None or self._log_pages < CHECKPOINT_PAGES:
                 return
             self._log_pages = 0
+            if self._database.moved():  # whoever writes is told; this log goes into no file any more
+                return
             try:
                 pages, _ = self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 if self._to_scrub:
@@ -410,6 +428,7 @@ class SqliteBackend:
         """Writes the log out and empties it, so that old pages of it hold nothing that was erased."""
         self._check_open()
         with self._writing, self._translated():
+            self._database.check()
             self._to_scrub = True
             try:
                 self._close_gaps(None if whole else SCRUB_PAGES)
@@ -446,7 +465,7 @@ class SqliteBackend:
     # ------------------------------------------------------------------ connections
 
     def _open_connection(self) -> apsw.Connection:
-        connection = self.connect(str(self._path))
+        connection = self._database.opened(self.connect)
         connection.set_busy_timeout(BUSY)
         connection.execute("pragma synchronous = full")
         return connection
@@ -456,8 +475,16 @@ class SqliteBackend:
             self._writer = self._open_connection()
             self._writer.wal_autocheckpoint(0)  # after the answers, not before them: see `_bound_log`
             self._writer.execute("pragma secure_delete = on")  # what is erased leaves no trace in free pages
+            self._noted = False
             self._forget()
         return self._writer
+
+    def _note_log(self) -> None:
+        """Says beside the store which database its log is of, before this connection writes to it."""
+        self._noted = True
+        log, database = state_of(beside(self._path).log), state_of(self._path)
+        if log is not None and database is not None:
+            self._gate.note(str(LogNote(self.incarnation, database.st_ino, log.st_ino)))
 
     def _forget(self) -> None:
         """Takes nothing for known any more: what the last transaction left is not sure."""
@@ -514,14 +541,14 @@ class SqliteBackend:
     # ------------------------------------------------------------------ errors
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self, *, reading: bool = False) -> Iterator[None]:
         try:
             yield
         except apsw.Error as error:
-            raise self._translate(error) from error
+            raise self._translate(error, reading=reading) from error
 
-    def _translate(self, error: BaseException) -> BaseException:
-        return in_words(self.address, error, BUSY) if isinstance(error, apsw.Error) else error
+    def _translate(self, error: BaseException, *, reading: bool = False) -> BaseException:
+        return in_words(self.address, error, BUSY, reading=reading) if isinstance(error, apsw.Error) else error
 
 
 def _pages(ticket: Ticket) -> int:

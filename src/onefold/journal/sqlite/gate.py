@@ -2,14 +2,20 @@
 
 SQLite's busy handler lets one process win again and again while another waits for seconds. A blocking `flock` on a
 file beside the store hands the turn on in order. It has no time limit, and a stopped process would hold everybody up,
-so the wait happens in a thread of its own and is given up after a while: then SQLite's lock alone decides.
+so the wait is given up after a while: then SQLite's lock alone decides.
+
+The file says as well which database the log beside it belongs to: see `file.check_log`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import threading
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+
+from onefold.journal.sqlite.queue import Queue
 
 try:
     import fcntl
@@ -19,81 +25,80 @@ except ImportError:  # no flock on this system: SQLite's lock alone decides
 PATIENCE = 5.0
 
 
-def _nothing() -> None:
-    pass
-
-
 class Gate:
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd: int | None = None
-        self.leave = _nothing
-        """Gives the turn up."""
+        self._leave: Callable[[], None] | None = None
         self._broken = fcntl is None
-        self._lock = threading.Lock()
-        self._waiter: threading.Thread | None = None
-        self._asked = threading.Semaphore(0)
-        self._granted = threading.Semaphore(0)
-        self._abandoned = False
+        self._queue = Queue(path)
 
-    def enter(self) -> bool:
-        """True if the turn is ours and has to be left; False if we go without."""
+    def enter(self) -> Callable[[], None] | None:
+        """Waits for the turn. What gives it up again; None if we go without one."""
         fd = self._fd if self._fd is not None else self._descriptor()
-        if fd is None or self._abandoned:
-            return False
+        if fd is None:
+            return None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return self._wait_in_line(fd)
+            return self._wait_in_line()
         except OSError:
             self._broken = True
-            return False
-        return True
+            return None
+        return self._leave
+
+    def note(self, text: str) -> None:
+        """Writes into the file, if that does not say so already. A gate that cannot be written to is no reason to
+        stop: what it says is a help against mistakes, and no part of the store."""
+        fd = self._descriptor()
+        if fd is None or noted(self._path) == text:
+            return
+        try:
+            os.pwrite(fd, text.encode(), 0)
+            os.ftruncate(fd, len(text.encode()))
+        except OSError:
+            return
+
+    def wake(self) -> None:
+        """Lets nobody wait any more; who has the turn keeps it until he leaves."""
+        self._queue.close()
 
     def close(self) -> None:
         """Closes, and never unlocks: in a forked child the lock is still the parent's."""
-        fd, self._fd, self.leave, self._broken = self._fd, None, _nothing, True
-        if fd is not None and self._waiter is None:
+        self._queue.close()
+        fd, self._fd, self._leave, self._broken = self._fd, None, None, True
+        if fd is not None:
             os.close(fd)
 
     def _descriptor(self) -> int | None:
         if self._fd is None and not self._broken:
             try:
                 self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-                self.leave = partial(fcntl.flock, self._fd, fcntl.LOCK_UN)
+                self._leave = partial(fcntl.flock, self._fd, fcntl.LOCK_UN)
             except OSError:
                 self._broken = True
         return self._fd
 
-    def _wait_in_line(self, fd: int) -> bool:
-        if self._waiter is None:
-            self._waiter = threading.Thread(target=self._stand_in_line, args=(fd,), name="onefold-gate", daemon=True)
-            self._waiter.start()
-        self._asked.release()
+    def _wait_in_line(self) -> Callable[[], None] | None:
+        if self._queue.standing:  # still, since somebody's patience ended
+            return None
         try:
-            if self._granted.acquire(timeout=PATIENCE):
-                return True
-        except BaseException:
-            if self._give_up():
-                self.leave()
-            raise
-        return self._give_up()
+            return self._queue.leave if self._queue.wait(PATIENCE) else None
+        except OSError:
+            self._broken = True
+            return None
 
-    def _give_up(self) -> bool:
-        """Stops waiting; True if the turn came at the last moment after all."""
-        with self._lock:
-            if self._granted.acquire(blocking=False):
-                return True
-            self._abandoned = True
-            return False
 
-    def _stand_in_line(self, fd: int) -> None:
-        while True:
-            self._asked.acquire()
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            with self._lock:
-                if self._abandoned:
-                    self._abandoned = False
-                    fcntl.flock(fd, fcntl.LOCK_UN)
-                else:
-                    self._granted.release()
+def noted(path: str) -> str:
+    """What a gate says, if there is one that can be read."""
+    try:
+        # Closing it gives up no lock: those of a gate belong to a descriptor.
+        return Path(path).read_bytes()[:1024].decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def forget(path: str) -> None:
+    """What a gate says holds no longer."""
+    with contextlib.suppress(OSError):
+        os.truncate(path, 0)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 import apsw
 
 from onefold.errors import StoreError, StoreUnavailable
+from onefold.journal.sqlite.engine import queries
+from onefold.journal.sqlite.file import beside, check_log, state_of
 
 APPLICATION = 0x1F01D01  # "1 fold", written into the file's header
 MOUNTS = Path("/proc/self/mountinfo")
@@ -78,36 +81,57 @@ def file_system(path: Path, mountinfo: str) -> str | None:
     return kind
 
 
-def is_new(path: Path, *, create: bool) -> bool:
-    """True if there is nothing here yet, False if there is a store of ours; anything else is an error.
+class Found(NamedTuple):
+    """What is at a path: nothing yet, or a store of ours."""
+
+    new: bool
+    incarnation: str | None = None
+    """As the file says without its log; None if it does not."""
+
+
+def look(path: Path, *, create: bool) -> Found:
+    """Finds out what is at a path; anything but nothing and a store of ours is an error.
 
     Looks at the file through SQLite and as immutable: no lock is taken, no file beside it is made, and no lock of
     this process is dropped, as closing the file by hand would do.
     """
     if path.is_dir():
         raise StoreError(f"{path} is a folder; name a file in it, or files:{path} for a store of plain files")
+    log = state_of(beside(path).log)
     if not path.exists():
+        if not path.parent.is_dir():
+            raise StoreError(f"there is no folder {path.parent}; make it first")
+        check_log(path, log, None)
         if not create:
             raise StoreError(
                 f"there is no store at {path}; check the path, or make one: `onefold init`, onefold.open(path)"
             )
-        if not path.parent.is_dir():
-            raise StoreError(f"there is no folder {path.parent}; make it first")
-        return True
-    if path.stat().st_size == 0 and not path.with_name(path.name + "-wal").exists():
-        return True
+        return Found(new=True)
+    if path.stat().st_size == 0:
+        check_log(path, log, None)
+        return Found(new=True)
     try:
         uri = f"file:{quote(str(path))}?immutable=1"
-        look = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         # In the middle of a checkpoint, or after a crash in one, page 1 counts pages that are still in the log, and
         # SQLite calls the file malformed. This lets it read page 1 all the same.
-        look.pragma("writable_schema", True)
-        application = look.pragma("application_id")
-        look.close()
+        connection.pragma("writable_schema", True)
+        application = connection.pragma("application_id")
+        incarnation = _incarnation(connection) if application == APPLICATION else None
+        connection.close()
     except apsw.NotADBError:
         raise StoreError(f"{path} is no database; choose another path, it was left as it is") from None
     except apsw.Error as error:
         raise StoreUnavailable(f"{path} cannot be read: {error}") from error
     if application != APPLICATION:
         raise StoreError(f"{path} is another program's database; choose another path, it was left as it is")
-    return False
+    check_log(path, log, incarnation)
+    return Found(new=False, incarnation=incarnation)
+
+
+def _incarnation(connection: apsw.Connection) -> str | None:
+    try:
+        found = connection.execute(queries()["meta"], ("incarnation",)).fetchall()
+    except apsw.Error:  # it may be in the log still, or be written out just now
+        return None
+    return str(found[0][0]) if found else None

@@ -106,7 +106,13 @@ def recreate(connection: apsw.Connection, table: str) -> None:
                 connection.execute(statement)
 
 
-def backup(source: apsw.Connection, path: Path, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
+def backup(
+    source: apsw.Connection,
+    path: Path,
+    incarnation: str,
+    progress: Callable[[int, int], None] | None,
+    check: Callable[[], None] = lambda: None,
+) -> None:
     """A consistent copy while others write, under its own incarnation; it has its name only when it is whole."""
     if path.exists():
         raise StoreError(f"{path} exists already; choose another name, a backup overwrites nothing")
@@ -123,6 +129,7 @@ def backup(source: apsw.Connection, path: Path, incarnation: str, progress: Call
                     step.step(4096)
                     if progress is not None:
                         progress(step.page_count - step.remaining, step.page_count)
+            check()
         finally:
             source.execute("commit")
         copy.pragma("journal_mode", "delete")

@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 import apsw
 
+from onefold.errors import StoreError
+
 QUICK = 0.005
 SLOW = 0.04
 IDLE = 0.1
@@ -21,7 +23,7 @@ SLOW_FOR = 90  # and before it takes the store for idle
 
 
 class Watch:
-    def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
+    def __init__(self, connect: Callable[[], apsw.Connection], moved: Callable[[], bool]) -> None:
         self.versions = itertools.count(1)
         self.version = 0
         """Made another one by every change. Whoever waits counts itself first and looks at the version after that; who
@@ -29,6 +31,7 @@ class Watch:
         lock to take."""
         self.waiters = 0
         self._connect = connect
+        self._moved = moved
         self._cond = threading.Condition(threading.Lock())
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -84,7 +87,9 @@ class Watch:
                             connection, seen = self._connect(), -1
                             self._open.append(connection)
                         now = int(str(connection.pragma("data_version")))
-                    except apsw.Error:
+                        if self._moved():
+                            now = seen + 1
+                    except (apsw.Error, StoreError):
                         # Whoever waits reads the store itself and gets the error in words.
                         now = seen + 1
                 if now != seen:
