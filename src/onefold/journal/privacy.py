@@ -290,7 +290,7 @@ def _causes(tx: Transaction, state: SessionState, first: int) -> Iterator[Record
 def _forget_cause(tx: Transaction, state: SessionState, record: Record) -> None:
     """In the record, and in the row of the compaction that it was folded into."""
     _rewrite(tx, state, record, record.body | {"cause": _GONE_CAUSE, "erased": True})
-    failed = tx.compaction(state.id, record.body["compaction"]) if record.kind == FAILED else None
+    failed = tx.compaction(state.id, record.body["compaction"]) if "compaction" in record.body else None
     if failed is not None and failed.cause == record.body["cause"]:
         tx.put_compaction(replace(failed, cause=_GONE_CAUSE))
 
