@@ -96,8 +96,8 @@ def test_notes_read_as_what_holds_and_not_as_a_story_f27() -> None:
 def test_a_pinned_call_without_its_result_was_given_up_and_gets_one_that_says_so() -> None:
     context = rendered([user("new")], pinned=[calls("a", "b"), result("b"), user("never mind")])
 
-    assert context.numbers == (20, 21, 0, 22, 50)
-    assert context.messages[2]["tool_call_id"] == "a"
+    assert context.numbers == (0, 20, 21, 0, 22, 50)
+    assert context.messages[3]["tool_call_id"] == "a"
 
 
 @pytest.mark.parametrize(("live", "numbers"), [("t", (50, 51)), (None, (50, 51, 0)), ("another", (50, 51, 0))])
@@ -138,9 +138,9 @@ def test_a_result_without_its_call_is_flagged_and_left_out(store: Store) -> None
 def test_a_message_that_answers_one_call_and_makes_another_stands_once_between_both() -> None:
     chained = {**result("a"), "tool_calls": calls("b")["tool_calls"]}
 
-    context = rendered([calls("a"), user("wait"), chained, result("b")])
+    context = rendered([user(), calls("a"), user("wait"), chained, result("b")])
 
-    assert context.numbers == (50, 52, 53, 51)
+    assert context.numbers == (50, 51, 53, 54, 52)
 
 
 def test_a_message_that_answers_calls_of_two_groups_stands_once_after_both() -> None:
@@ -150,7 +150,7 @@ def test_a_message_that_answers_calls_of_two_groups_stands_once_after_both() -> 
 
     context = render(Boundary(segment, None, (), (), Standing()), [first, second, both], 99)
 
-    assert context.numbers == (50, 51, 52)
+    assert context.numbers == (0, 50, 51, 52)
 
 
 def test_the_context_of_an_older_segment_is_still_there(session: Session, journal: Journal) -> None:

@@ -665,7 +665,7 @@ def test_a_context_says_the_same_in_every_other_format(format: str, other: str) 
 @pytest.mark.parametrize("format", WITH_CALLS)
 def test_messages_that_are_of_the_format_stay_as_given(format: str) -> None:
     """Signed reasoning, cache marks and whatever a provider adds next come back whole."""
-    context = context_of(format, [{**m, "extra": n} for n, m in enumerate(TURNS[format](0, ""))][2:])
+    context = context_of(format, [{**m, "extra": n} for n, m in enumerate(TURNS[format](0, ""))][1:])
 
     assert context.to(format) == context.messages
 
@@ -717,8 +717,8 @@ def test_a_call_that_the_provider_ran_itself_comes_before_its_result() -> None:
     for format, message, texts in (("anthropic", answer, ["Found it."]), ("acp", over, [])):
         said = context_of(format, [message]).to("openai-chat")
 
-        assert [m["role"] for m in said] == ["assistant", "tool", *["assistant"] * len(texts)]
-        assert [m["content"] for m in said[2:]] == texts
+        assert [m["role"] for m in said] == ["user", "assistant", "tool", *["assistant"] * len(texts)]
+        assert [m["content"] for m in said[3:]] == texts
         check_strict("openai-chat", said)
         check_strict("openai-responses", context_of(format, [message]).to("openai-responses"))
     check_strict("anthropic", context_of("acp", [over]).to("anthropic"))
@@ -731,7 +731,7 @@ def test_a_picture_in_a_result_is_shown_behind_it() -> None:
 
     said = context.to("openai-chat")
 
-    assert [m["role"] for m in said] == ["assistant", "tool", "tool", "user"]
+    assert [m["role"] for m in said] == ["user", "assistant", "tool", "tool", "user"]
     assert said[-1]["content"] == [{"type": "image_url", "image_url": {"url": PICTURE}}]
 
 
@@ -739,7 +739,7 @@ def test_ids_of_other_providers_are_made_such_that_anthropic_takes_them() -> Non
     call = {"role": "assistant", "content": None, "function_call": {"name": "read", "arguments": "{}"}}
     result = {"role": "function", "name": "read", "content": "log"}
 
-    made, answered = context_of("openai-chat", [call, result]).to("anthropic")
+    _, made, answered = context_of("openai-chat", [call, result]).to("anthropic")
 
     assert made["content"][0]["id"] == answered["content"][0]["tool_use_id"] == "function_read"
 
@@ -749,7 +749,7 @@ def test_arguments_that_are_no_json_are_told_all_the_same(arguments: str) -> Non
     call = {"id": "a", "type": "function", "function": {"name": "read", "arguments": arguments}}
     context = context_of("openai-chat", [{"role": "assistant", "content": None, "tool_calls": [call]}])
 
-    (message,) = context.to("anthropic")
+    (*_, message) = context.to("anthropic")
 
     assert message["content"][0]["input"] == {"input": arguments}
 
@@ -766,11 +766,11 @@ def test_any_format_can_be_told_as_plain_json(format: str) -> None:
 
 
 def test_plain_json_is_told_by_its_role_and_text() -> None:
-    context = context_of("json", [{"role": "assistant", "content": "x"}, {"role": "critic", "content": "y"}, ["z"]])
+    context = context_of("json", [{"role": "critic", "content": "y"}, {"role": "assistant", "content": "x"}, ["z"]])
 
     assert context.to("openai-chat") == [
-        {"role": "assistant", "content": "x"},
         {"role": "user", "content": "y"},
+        {"role": "assistant", "content": "x"},
         {"role": "user", "content": '["z"]'},
     ]
 

@@ -78,7 +78,8 @@ def group(messages: Iterable[Numbered], over: Container[int] = ()) -> Grouped:
                 other.abandoned = other.abandoned or header.role != AGENT or other.first < asked
         answered = [id for id in header.closes if id in open_calls]
         for id in answered:
-            owner = open_calls.pop(id)
+            if (owner := open_calls.pop(id, None)) is None:
+                continue  # said twice
             owner.waiting.discard(id)
             if owner.last != number:
                 owner.members.append(number)

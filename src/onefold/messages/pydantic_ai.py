@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onefold.errors import InvalidMessage
+from onefold.messages.calls import tool_name
 from onefold.messages.exact import encode
 from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects, strings
 from onefold.model import Json
 
 _SYSTEM = "system-prompt"
+
+
+def recognises(body: dict[str, Json]) -> bool:
+    return body.get("kind") in ("request", "response") and any("part_kind" in p for p in objects(body.get("parts")))
 
 
 def parse(body: Json) -> Said:
@@ -115,7 +120,7 @@ def _returned(result: Result, names: dict[str, str]) -> Json:
     outcome = "failed" if result.failed else "success"
     return {
         "part_kind": "tool-return",
-        "tool_name": names.get(result.id, "tool"),
+        "tool_name": tool_name(names.get(result.id, "tool")),
         "tool_call_id": result.id,
         "content": result.text,
         "outcome": outcome,
@@ -138,7 +143,7 @@ def _answer(part: Part) -> list[Json]:
         case Text(text):
             return [{"part_kind": "text", "content": text}] if text else []
         case Call(id, name, arguments):
-            return [{"part_kind": "tool-call", "tool_name": name, "args": arguments, "tool_call_id": id}]
+            return [{"part_kind": "tool-call", "tool_name": tool_name(name), "args": arguments, "tool_call_id": id}]
         case Media(kind):
             return [{"part_kind": "text", "content": f"[{kind}]"}]
     return []
