@@ -155,11 +155,10 @@ def _part(record: Record) -> _Part:
 
 def _opened(parts: list[_Part]) -> list[_Part]:
     """The same, with a user's line before words of the model that would stand first: most providers take none there."""
-    for at, part in enumerate(parts):
-        if part.role in LEADING or _silent(part.format, part.body):
-            continue
-        return [*parts[:at], _text(0, EARLIER), *parts[at:]] if part.role in _MODELS else parts
-    return parts
+    at = next((n for n, part in enumerate(parts) if part.role not in LEADING), len(parts))
+    told = (p.role for p in parts[at:] if p.role not in LEADING and not _silent(p.format, p.body))
+    models = at < len(parts) and (parts[at].role in _MODELS or next(told, "") in _MODELS)
+    return [*parts[:at], _text(0, EARLIER), *parts[at:]] if models else parts
 
 
 def _silent(format: str, body: Json) -> bool:
@@ -190,7 +189,8 @@ def _order(messages: Sequence[Record], over: set[int]) -> tuple[list[_Part], fro
     for at, number in enumerate(order):
         parts.append(_part(by_number[number]))
         if (lacks := lacking.get(number)) is not None:
-            if not lacks.abandoned and not any(_speaks(by_number[n]) for n in order[at + 1 :]):
+            alone = len({by_number[n].format for n in lacks.members}) == 1
+            if alone and not lacks.abandoned and not any(_speaks(by_number[n]) for n in order[at + 1 :]):
                 continue  # its results are what comes next
             why = "the call was interrupted" if lacks.abandoned else "the call is still at work"
             for call in (by_number[n] for n in lacks.members):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TypeAlias
 
-from onefold.messages.said import Call, Result, Said
+from onefold.messages.said import Call, Part, Result, Said
 
 Shape: TypeAlias = Callable[[str], str]
 """What an id looks like where a provider asks for more than a string. Two may look alike."""
@@ -48,7 +49,8 @@ class CallIds:
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
-        self._told: set[str] = set()
+        self._names: dict[str, str] = {}
+        """Of the tools, by the ids that were told."""
         self._waiting: dict[str, list[str]] = {}
         """By the id that was given: calls that have no result yet."""
 
@@ -58,14 +60,14 @@ class CallIds:
             if not any(isinstance(p, Call | Result) for p in one.parts):
                 yield one
                 continue
-            parts = []
+            parts: list[Part] = []
             for part in one.parts:
                 if isinstance(part, Call):
-                    parts.append(Call(self.call(part.id, self._shape), part.name, part.arguments))
+                    parts.append(replace(part, id=self.call(part, self._shape)))
                 elif not isinstance(part, Result):
                     parts.append(part)
                 elif (id := self.result(part.id)) is not None:
-                    parts.append(Result(id, part.text, part.failed))
+                    parts.append(replace(part, id=id, name=self._names.get(id, "")))
             if parts:
                 yield Said(one.role, tuple(parts))
 
@@ -76,25 +78,27 @@ class CallIds:
         results: dict[str, str] = {}
         for part in said.parts:
             if isinstance(part, Call) and stays:
-                self._told.add(part.id)
-                self._waiting.setdefault(part.id, []).append(part.id)
+                self._call(part, part.id)
             elif isinstance(part, Call):
-                calls[part.id] = self.call(part.id, any_id)
+                calls[part.id] = self.call(part, any_id)
             elif isinstance(part, Result):
                 results[part.id] = self.result(part.id) or part.id
         return {a: b for a, b in calls.items() if a != b}, {a: b for a, b in results.items() if a != b}
 
-    def call(self, id: str, shape: Shape) -> str:
-        """The id that the next call of this id is told by."""
-        told = first = shape(id)
+    def call(self, call: Call, shape: Shape) -> str:
+        """The id that a call is told by."""
+        told = first = shape(call.id)
         again = 1
-        while told in self._told:
+        while told in self._names:
             again += 1
             end = f"_{again}"
             told = f"{first[: 64 - len(end)]}{end}"
-        self._told.add(told)
-        self._waiting.setdefault(id, []).append(told)
+        self._call(call, told)
         return told
+
+    def _call(self, call: Call, told: str) -> None:
+        self._names[told] = call.name
+        self._waiting.setdefault(call.id, []).append(told)
 
     def result(self, id: str) -> str | None:
         """The id of the call that it answers; None for a second result of the same call."""

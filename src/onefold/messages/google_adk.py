@@ -10,7 +10,6 @@ from onefold.messages.exact import decode_or_text, encode
 from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects
 from onefold.model import Json
 
-_CALL = ("function_call", "functionCall")
 _RESPONSE = ("function_response", "functionResponse")
 
 
@@ -38,13 +37,11 @@ def parse(body: Json) -> Said:
 def write(said: Sequence[Said]) -> list[Json]:
     """A system prompt becomes a user's words: ADK takes an agent's instructions apart from events."""
     written: list[Json] = []
-    names: dict[str, str] = {}
     for one in said:
         speaks = one.role in ANSWERS
-        names |= {p.id: p.name for p in one.parts if isinstance(p, Call)}
         results = [p for p in one.parts if isinstance(p, Result)]
         if results:
-            written.append(_event("model", "user", [_response(r, names.get(r.id, "")) for r in results]))
+            written.append(_event("model", "user", [_response(r, r.name) for r in results]))
         parts = [made for p in one.parts if not isinstance(p, Result) and (made := _part(p)) is not None]
         if parts:
             written.append(_event("model" if speaks else "user", "model" if speaks else "user", parts))
@@ -54,17 +51,17 @@ def write(said: Sequence[Said]) -> list[Json]:
 def join(events: list[Json]) -> list[Json]:
     """What a model says in one go is one content, calls included; and the results of all its calls are the next one."""
     joined: list[Json] = []
-    for event in events:
-        event = _worded(event)
-        if event is None:
-            continue
-        before = joined[-1] if joined else None
-        if before is not None and _goes_on(before, event):
+    last: int | None = None  # that says something
+    for event in filter(None, map(_worded, events)):
+        before = None if last is None else joined[last]
+        if last is not None and _goes_on(before, event):
             content = before["content"]
             parts = [*content["parts"], *event["content"]["parts"]]
-            joined[-1] = before | event | {"content": content | {"parts": parts}}
-        else:
-            joined.append(event)
+            joined[last] = before | event | {"content": content | {"parts": parts}}
+            continue
+        if _shown(event):
+            last = len(joined)
+        joined.append(event)
     return joined
 
 
@@ -86,9 +83,9 @@ def _blank(part: Json) -> bool:
 
 
 def _goes_on(before: Json, event: Json) -> bool:
-    first, second = ({k for p in _shown(e) for k in p} for e in (before, event))
     if _role(before) == _role(event) == "model":
-        return not (first | second).isdisjoint(_CALL)
+        return before["author"] == event["author"] or "model" in (before["author"], event["author"])
+    first, second = ({k for p in _shown(e) for k in p} for e in (before, event))
     return bool(first and second) and first <= {*_RESPONSE} and second <= {*_RESPONSE}
 
 

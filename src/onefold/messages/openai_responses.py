@@ -91,8 +91,18 @@ def write(said: Sequence[Said]) -> list[Json]:
 
 
 def join(items: list[Json]) -> list[Json]:
-    """Without messages that have nothing in them."""
-    return [i for i in items if i.get("content") not in (None, []) or "role" not in i or "content" not in i]
+    """Without messages that have nothing in them, and without reasoning that nothing of its answer follows."""
+    joined: list[Json] = []
+    for item in reversed(items):
+        if "role" in item and "content" in item and item["content"] in (None, []):
+            continue
+        if item.get("type") != "reasoning" or (joined and _answering(joined[-1])):
+            joined.append(item)
+    return joined[::-1]
+
+
+def _answering(item: Json) -> bool:
+    return item.get("role", "assistant") == "assistant" and not str(item.get("type")).endswith("_output")
 
 
 def renamed(item: Json, calls: dict[str, str], results: dict[str, str]) -> Json:

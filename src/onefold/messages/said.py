@@ -44,6 +44,8 @@ class Result:
     id: str
     text: str
     failed: bool = False
+    name: str = ""
+    """Of the tool, where the call is at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,10 @@ def in_turn(said: Iterable[Said]) -> list[Said]:
         if one.role not in ANSWERS:
             if waiting and all(isinstance(p, Thought) for p in one.parts):
                 continue  # news for clients, which parts no call from its result
+            if answered := waiting & {p.id for p in one.parts if isinstance(p, Result)}:
+                given += one.parts
+                waiting -= answered
+                continue
             end()
             made.append(one)
             continue
