@@ -189,8 +189,9 @@ def _order(messages: Sequence[Record], over: set[int]) -> tuple[list[_Part], fro
     for at, number in enumerate(order):
         parts.append(_part(by_number[number]))
         if (lacks := lacking.get(number)) is not None:
-            alone = len({by_number[n].format for n in lacks.members}) == 1
-            if alone and not lacks.abandoned and not any(_speaks(by_number[n]) for n in order[at + 1 :]):
+            mine = {by_number[n].format for n in lacks.members}
+            behind = (by_number[n] for n in order[at + 1 :])
+            if not lacks.abandoned and len(mine) == 1 and not any(_speaks(r, *mine) for r in behind):
                 continue  # its results are what comes next
             why = "the call was interrupted" if lacks.abandoned else "the call is still at work"
             for call in (by_number[n] for n in lacks.members):
@@ -212,9 +213,11 @@ def _without_end(order: Sequence[int], by_number: dict[int, Record]) -> frozense
     return frozenset(found)
 
 
-def _speaks(record: Record) -> bool:
-    """Whether it is more than an agent at work: then what is still open before it has no result for now."""
-    return _part(record).role not in _WORKING and not _silent(record.format or PLAIN, record.body)
+def _speaks(record: Record, format: str | None) -> bool:
+    """Whether it is more than an agent of this format at work: then what is open before it has no result for now."""
+    if record.header is not None and record.header.role in _WORKING and record.format == format:
+        return False
+    return not _silent(record.format or PLAIN, record.body)
 
 
 def _calls(record: Record) -> tuple[str, ...]:

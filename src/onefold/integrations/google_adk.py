@@ -144,7 +144,8 @@ class OnefoldSessionService(BaseSessionService):
         body = _body(event)
         await self._share(session.app_name, session.user_id, event.id, _jsonable(event.actions.state_delta))
         written = await _append(handle, body, f"event-{event.id}")
-        if not written.duplicate or all(known.id != event.id for known in session.events):
+        shown = written.duplicate and any(known.id == event.id for known in session.events)
+        if not shown and not written.hidden:  # what was taken back does not come back by being written again
             await super().append_event(session, event)
         session.last_update_time = event.timestamp
         alone = _Seen.step(session, written.numbers[0])

@@ -14,7 +14,10 @@ from onefold.messages.codecs import estimate
 from onefold.messages.frame import framed, noted, stated
 from onefold.messages.groups import group
 from onefold.model import (
+    ERASED,
     FORK,
+    INPUT_QUEUED,
+    INPUT_TAKEN,
     MESSAGE,
     NOTE,
     PIN_ADDED,
@@ -84,6 +87,40 @@ def hide(hidden: Ranges, *more: tuple[int, int]) -> Ranges:
 
 def is_hidden(hidden: Ranges, number: int) -> bool:
     return any(first <= number <= last for first, last in hidden)
+
+
+def taken_back(tx: Transaction, session: str, numbers: Iterable[int]) -> tuple[int, ...]:
+    """Those of some records that no context has, since they were undone or erased. An input is what became of it: so it
+    counts if its message does, or if it was withdrawn."""
+    head = segment(tx, session, known(tx, session).head)
+    hidden = head.hidden if head is not None else ()
+
+    def gone(number: int) -> bool:
+        there = record(tx, session, number)
+        if there is None:
+            return False
+        if there.kind == ERASED or is_hidden(hidden, number):
+            return True
+        took = taken(tx, session, number) if there.kind == INPUT_QUEUED else None
+        return took is not None and (by_nobody(took) or gone(took.number + 1))
+
+    return tuple(n for n in numbers if gone(n))
+
+
+def taken(tx: Transaction, session: str, number: int) -> Record | None:
+    """The record that says that an input was taken."""
+    start, last = number + 1, known(tx, session).last
+    while page := tx.records(session, start, last + 1, _PAGE):
+        for one in page:
+            if one.kind == INPUT_TAKEN and one.body["input"] == number:
+                return one
+        start = page[-1].number + 1
+    return None
+
+
+def by_nobody(taken: Record) -> bool:
+    """Whether an input was erased or taken back before a turn had it: then the next record is not its message."""
+    return bool(taken.body.get("erased") or taken.body.get("unqueued"))
 
 
 def same_before(cut: int, one: Ranges, other: Ranges) -> bool:
