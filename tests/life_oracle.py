@@ -665,7 +665,7 @@ class Life:
         return order
 
     def context(self) -> list[int]:
-        """The number of each message's record; 0 for the notes, and for a line of the user's before the model's words."""
+        """The number of each message's record; 0 for the notes, and for a user's line before the model's words."""
         view = self.view
         kept = [n for n in view.kept if n in self.entries and self.entries[n].kind == "message"]
         pins = [n for n in sorted(self.pinned()) if n < view.cut and n not in kept]

@@ -75,7 +75,8 @@ def _anthropic_turns(messages: list[Json], verdict: Verdict) -> None:
         else:
             verdict.unless(not lacks, f"tool_use {lacks} without tool_result in the next message")
         verdict.unless(
-            all(b["type"] == "tool_result" for b in blocks[: len(given)]), "results that do not stand first in a message"
+            all(b["type"] == "tool_result" for b in blocks[: len(given)]),
+            "results that do not stand first in a message",
         )
         for block in used:
             ids.append(block["id"])
@@ -166,7 +167,7 @@ def openai_responses(items: list[Json]) -> Verdict:
 
 
 def _answers(item: Json) -> bool:
-    return item.get("type", "message") == "message" and item.get("role") == "assistant"
+    return bool(item.get("type", "message") == "message" and item.get("role") == "assistant")
 
 
 def _last(items: list[Json], ids: list[str]) -> int:
@@ -174,8 +175,8 @@ def _last(items: list[Json], ids: list[str]) -> int:
 
 
 def gemini(contents: list[Json]) -> Verdict:
-    """Contents: the first is the user's, none is empty. A turn with function calls comes right behind a turn of the user
-    or one with function responses, and is followed by one with as many responses as it has calls."""
+    """Contents: the first is the user's, none is empty. A turn with function calls comes right behind a turn of the
+    user or one with function responses, and is followed by one with as many responses as it has calls."""
     verdict = Verdict()
     due: list[tuple[str, str]] = []
     before: str | None = None
@@ -197,7 +198,9 @@ def gemini(contents: list[Json]) -> Verdict:
         for name, _ in calls:
             verdict.unless(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}", name), f"the function name {name!r}")
         if calls:
-            verdict.unless(role == "model" and before in ("user", "function"), "a function call right behind the model's")
+            verdict.unless(
+                role == "model" and before in ("user", "function"), "a function call right behind the model's"
+            )
             due = calls
         before = role
     verdict.due = [id for _, id in due]
@@ -205,7 +208,7 @@ def gemini(contents: list[Json]) -> Verdict:
 
 
 def google_adk(events: list[Json]) -> Verdict:
-    """Events become contents as the kit makes them: those without content are left out, and responses in a row are one."""
+    """Events become contents as the kit makes them: without those that have none, with responses in a row as one."""
     contents: list[Json] = []
     for event in events:
         content = event.get("content") or {}
@@ -220,8 +223,8 @@ def google_adk(events: list[Json]) -> Verdict:
 
 
 def pydantic_ai(messages: list[Json]) -> Verdict:
-    """A request comes first. Each call of a response is answered in the requests behind it, before the next response and
-    before the next prompt; and nothing else is answered."""
+    """A request comes first. Each call of a response is answered in the requests behind it, before the next response
+    and before the next prompt; and nothing else is answered."""
     verdict = Verdict()
     due: list[str] = []
     ids: list[str] = []

@@ -744,6 +744,50 @@ def test_ids_of_other_providers_are_made_such_that_anthropic_takes_them() -> Non
     assert made["content"][0]["id"] == answered["content"][0]["tool_use_id"] == "function_read"
 
 
+def test_no_two_calls_have_one_id_in_a_context() -> None:
+    """Neither those that differ only in marks the provider does not take, nor those that had one id in two turns."""
+    turn = [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": id, "type": "function", "function": {"name": "read", "arguments": "{}"}} for id in ("a:1", "a/1")
+            ],
+        },
+        {"role": "tool", "tool_call_id": "a/1", "content": "two"},
+        {"role": "tool", "tool_call_id": "a:1", "content": "one"},
+    ]
+
+    said = context_of("openai-chat", [*in_chat()[:1], *turn, *in_chat()[:1], *turn]).to("anthropic")
+
+    made = [b["id"] for m in said for b in m["content"] if isinstance(b, dict) and b["type"] == "tool_use"]
+    given = [
+        (b["tool_use_id"], b["content"])
+        for m in said
+        for b in m["content"]
+        if isinstance(b, dict) and b["type"] == "tool_result"
+    ]
+    assert made == ["a_1", "a_1_2", "a_1_3", "a_1_4"]
+    assert given == [("a_1_2", "two"), ("a_1", "one"), ("a_1_4", "two"), ("a_1_3", "one")]
+
+
+def test_what_an_agent_calls_its_tools_is_told_by_a_name_that_providers_take() -> None:
+    call = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "2nd look: a.txt", "status": "completed"}
+
+    (*_, made, _) = context_of("acp", [call]).to("anthropic")
+
+    assert made["content"][0]["name"] == "_nd_look_a_txt"
+
+
+def test_what_the_system_says_later_stands_behind_the_user_in_anthropics_format() -> None:
+    later = {"role": "system", "content": "Be brief."}
+    messages = [SYSTEM, in_chat()[0], in_chat()[5], later, {"role": "user", "content": "And now?"}, later]
+
+    said = context_of("openai-chat", messages).to("anthropic")
+
+    assert [m["role"] for m in said] == ["system", "user", "assistant", "user", "system"]
+
+
 @pytest.mark.parametrize("arguments", ['{"path": ', '{"size": NaN}', '{"size": 1e999}', "", "[" * 5000])
 def test_arguments_that_are_no_json_are_told_all_the_same(arguments: str) -> None:
     call = {"id": "a", "type": "function", "function": {"name": "read", "arguments": arguments}}

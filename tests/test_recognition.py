@@ -193,7 +193,10 @@ def test_a_message_without_a_format_is_told_in_its_own_as_it_was_given(format: s
 CALLS: list[tuple[str, Json, Json]] = [
     (
         "openai-chat",
-        {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}]},
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}],
+        },
         {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "x"}]},
     ),
     (
@@ -207,7 +210,14 @@ CALLS: list[tuple[str, Json, Json]] = [
             {"type": kind, "call_id": "a", "id": "i_1", "status": "completed", "name": "f", "action": {}},
             {"type": f"{kind}_output", "call_id": "a", "output": "x"},
         )
-        for kind in ("function_call", "custom_tool_call", "computer_call", "shell_call", "apply_patch_call", "local_shell_call")
+        for kind in (
+            "function_call",
+            "custom_tool_call",
+            "computer_call",
+            "shell_call",
+            "apply_patch_call",
+            "local_shell_call",
+        )
     ),
     (
         "openai-responses",

@@ -103,8 +103,8 @@ class Session:
     ) -> Appended:
         """Adds one message or a list of them, all or none. They are on disk when this returns.
 
-        The same `key` again returns the same numbers and writes nothing; with other content it is `KeyConflict`. If they
-        were undone or erased since, `hidden` says so: they are in no context, and a key does not bring them back.
+        The same `key` again returns the same numbers and writes nothing; with other content it is `KeyConflict`. If
+        they were undone or erased since, `hidden` says so: they are in no context, and a key does not bring them back.
         """
         if key is not None:
             check_name("key", key)

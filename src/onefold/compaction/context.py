@@ -17,7 +17,6 @@ from onefold.messages.groups import LEADING, group
 from onefold.messages.said import AGENT, ANSWERS, Text, Thought
 from onefold.model import MESSAGE, Fact, Json, Note, Record, Segment
 
-
 _MODELS = ANSWERS | {"tool", "function"}
 _WORKING = frozenset({AGENT, "tool", "function"})
 
@@ -156,14 +155,22 @@ def _part(record: Record) -> _Part:
 def _opened(parts: list[_Part]) -> list[_Part]:
     """The same, with a user's line before words of the model that would stand first: most providers take none there."""
     at = next((n for n, part in enumerate(parts) if part.role not in LEADING), len(parts))
-    told = (p.role for p in parts[at:] if p.role not in LEADING and not _silent(p.format, p.body))
-    models = at < len(parts) and (parts[at].role in _MODELS or next(told, "") in _MODELS)
-    return [*parts[:at], _text(0, EARLIER), *parts[at:]] if models else parts
+    spoken = (p.role for p in parts[at:] if p.role in _MODELS or not (p.role in LEADING or _silent(p.format, p.body)))
+    if next(spoken, "") not in _MODELS:
+        return parts
+    line = {"role": "user", "content": EARLIER}
+    return [*parts[:at], _made_up(line, OPENAI_CHAT, "user"), *parts[at:]]
+
+
+def _made_up(body: Json, format: str, role: str) -> _Part:
+    return _Part(0, body, codec(format).header(body).tokens, format, role)
 
 
 def _silent(format: str, body: Json) -> bool:
     """Whether there is nothing in it that a model is told."""
-    return all(isinstance(p, Text) and not p.text.strip() or isinstance(p, Thought) for p in codec(format).parse(body).parts)
+    return all(
+        (isinstance(p, Text) and not p.text.strip()) or isinstance(p, Thought) for p in codec(format).parse(body).parts
+    )
 
 
 def _order(messages: Sequence[Record], over: set[int]) -> tuple[list[_Part], frozenset[int]]:
@@ -215,9 +222,10 @@ def _without_end(order: Sequence[int], by_number: dict[int, Record]) -> frozense
 
 def _speaks(record: Record, format: str | None) -> bool:
     """Whether it is more than an agent of this format at work: then what is open before it has no result for now."""
-    if record.header is not None and record.header.role in _WORKING and record.format == format:
-        return False
-    return not _silent(record.format or PLAIN, record.body)
+    role = record.header.role if record.header is not None else ""
+    if role == "other" and _silent(record.format or PLAIN, record.body):
+        return False  # news for clients
+    return role not in _WORKING or record.format != format
 
 
 def _calls(record: Record) -> tuple[str, ...]:
@@ -228,4 +236,4 @@ def _no_results(call: Record, ids: list[str], why: str) -> list[_Part]:
     """What stands for results that are not there, in the format of the call."""
     name = call.format or PLAIN
     made = no_results(name, call.body, ids, why) if ids else []
-    return [_Part(0, body, codec(name).header(body).tokens, name, "tool") for body in made]
+    return [_made_up(body, name, "tool") for body in made]

@@ -41,7 +41,11 @@ def tool_name(name: str) -> str:
 
 
 def _cut(id: str, longest: int) -> str:
-    return id if len(id) <= longest else f"{id[: longest - 9]}_{hashlib.sha256(id.encode(errors='replace')).hexdigest()[:8]}"
+    return (
+        id
+        if len(id) <= longest
+        else f"{id[: longest - 9]}_{hashlib.sha256(id.encode(errors='replace')).hexdigest()[:8]}"
+    )
 
 
 class CallIds:

@@ -32,6 +32,7 @@ PLAIN = "json"
 
 _SHORT = 1 << 20  # so that no limit on a message's size is near
 
+
 @dataclass(frozen=True, slots=True)
 class Codec:
     """What the engine asks of a format."""
@@ -82,7 +83,14 @@ FORMATS: dict[str, Codec] = {
             id=word_id,
             results=pydantic_ai.results,
         ),
-        Codec("langchain", langchain.parse, langchain.write, join=langchain.join, recognises=langchain.recognises, id=word_id),
+        Codec(
+            "langchain",
+            langchain.parse,
+            langchain.write,
+            join=langchain.join,
+            recognises=langchain.recognises,
+            id=word_id,
+        ),
         Codec(
             "claude-code",
             claude_code.parse,
@@ -100,7 +108,9 @@ FORMATS: dict[str, Codec] = {
             recognises=google_adk.recognises,
             results=google_adk.results,
         ),
-        Codec("gemini", gemini.parse, gemini.write, join=gemini.join, recognises=gemini.recognises, results=gemini.results),
+        Codec(
+            "gemini", gemini.parse, gemini.write, join=gemini.join, recognises=gemini.recognises, results=gemini.results
+        ),
         Codec(
             "openai-responses",
             openai_responses.parse,
@@ -166,7 +176,8 @@ def convert(messages: Iterable[tuple[str, Json]], format: str) -> list[Json]:
         else:
             told = ids.of(in_turn(_told(name, body) for name, body in some))
             for taken, alike in groupby(told, key=lambda s: s.source is not None and to.takes(s.source)):
-                written += [s.source for s in alike] if taken else to.write([*alike])
+                run = [*alike]
+                written += [s.source for s in run] if taken else to.write(run)
     return to.join(written)
 
 

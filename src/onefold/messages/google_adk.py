@@ -53,8 +53,7 @@ def join(events: list[Json]) -> list[Json]:
     joined: list[Json] = []
     last: int | None = None  # that says something
     for event in filter(None, map(_worded, events)):
-        before = None if last is None else joined[last]
-        if last is not None and _goes_on(before, event):
+        if last is not None and _goes_on(before := joined[last], event):
             content = before["content"]
             parts = [*content["parts"], *event["content"]["parts"]]
             joined[last] = before | event | {"content": content | {"parts": parts}}

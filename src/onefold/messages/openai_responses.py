@@ -85,7 +85,12 @@ def write(said: Sequence[Said]) -> list[Json]:
         for part in one.parts:
             if isinstance(part, Call):
                 written.append(
-                    {"type": "function_call", "call_id": part.id, "name": tool_name(part.name), "arguments": part.arguments}
+                    {
+                        "type": "function_call",
+                        "call_id": part.id,
+                        "name": tool_name(part.name),
+                        "arguments": part.arguments,
+                    }
                 )
     return written
 

@@ -177,7 +177,9 @@ def plain_words(body: Json, roles: Container[str]) -> bool:
 
 
 def _text_block(block: Json) -> bool:
-    known = isinstance(block, dict) and block.get("type") == "text" and block.keys() <= {"type", "text", "cache_control"}
+    known = (
+        isinstance(block, dict) and block.get("type") == "text" and block.keys() <= {"type", "text", "cache_control"}
+    )
     return known and isinstance(block.get("text"), str) and bool(block["text"].strip())
 
 
