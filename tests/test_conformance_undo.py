@@ -752,7 +752,7 @@ def test_an_undo_takes_a_whole_turn_though_somebody_spoke_in_the_middle_of_it(se
 
 
 def test_a_repeated_append_says_what_was_taken_back_since(store: Store) -> None:
-    """Undone, it is in no context, and its key does not bring it back; cut away by a compaction, it is in the summary."""
+    """Undone, it is in no context, and its key does not bring it back."""
     session = store.session("s")
     session.append([user("hello"), answer("hi")], key="greeting")
     first = session.append([user("deploy"), answer("deployed")], key="req-7")

@@ -46,8 +46,8 @@ STORE = {
 }  # fmt: skip
 SESSION = {
     "alias", "aliases", "append", "cancel", "compact", "compactions", "context", "erase", "facts", "follow", "fork",
-    "head", "hidden", "holder", "keep", "note", "notes", "observe", "open_turn", "pin", "pins", "queue", "read", "redo", "rewind",
-    "segments", "state", "stop_turn", "take", "turn", "undo", "unpin",
+    "head", "hidden", "holder", "keep", "note", "notes", "observe", "open_turn", "pin", "pins", "queue", "read", "redo",
+    "rewind", "segments", "state", "stop_turn", "take", "turn", "undo", "unpin",
 }  # fmt: skip
 TURN = {"append", "end", "id", "let_go", "number", "take"}
 CONTRACT = {

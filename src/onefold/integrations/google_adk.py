@@ -37,6 +37,7 @@ from onefold.journal import view
 from onefold.journal.seam import Transaction
 from onefold.messages import convert
 from onefold.messages.codecs import OPENAI_CHAT
+from onefold.messages.frame import EARLIER
 from onefold.model import MESSAGE, Appended, Ids, Json, Record, SessionState, Summary, random_id
 from onefold.session import Session as Handle
 
@@ -381,7 +382,8 @@ def _summary(told: Sequence[tuple[int, Event]], context: Context) -> list[Event]
     shown, and all but the first are empty.
     """
     rows = zip(context.numbers, context.formats, context.messages, strict=True)
-    texts = [m["content"] for n, format, m in rows if format == OPENAI_CHAT and n in (0, context.segment)]
+    told = [m["content"] for n, format, m in rows if format == OPENAI_CHAT and n in (0, context.segment)]
+    texts = [text for text in told if text != EARLIER]
     if not texts:
         return []
     shown = {*context.numbers, *context.left_out}
