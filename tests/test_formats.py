@@ -776,7 +776,7 @@ def test_what_an_agent_calls_its_tools_is_told_by_a_name_that_providers_take() -
 
     (*_, made, _) = context_of("acp", [call]).to("anthropic")
 
-    assert made["content"][0]["name"] == "_nd_look_a_txt"
+    assert made["content"][0]["name"] == "_2nd_look_a_txt"
 
 
 def test_what_the_system_says_later_stands_behind_the_user_in_anthropics_format() -> None:

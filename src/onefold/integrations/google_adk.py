@@ -382,8 +382,8 @@ def _summary(told: Sequence[tuple[int, Event]], context: Context) -> list[Event]
     shown, and all but the first are empty.
     """
     rows = zip(context.numbers, context.formats, context.messages, strict=True)
-    told = [m["content"] for n, format, m in rows if format == OPENAI_CHAT and n in (0, context.segment)]
-    texts = [text for text in told if text != EARLIER]
+    words = [m["content"] for n, format, m in rows if format == OPENAI_CHAT and n in (0, context.segment)]
+    texts = [text for text in words if text != EARLIER]
     if not texts:
         return []
     shown = {*context.numbers, *context.left_out}

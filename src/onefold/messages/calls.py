@@ -37,7 +37,7 @@ def word_id(id: str) -> str:
 def tool_name(name: str) -> str:
     """The name of a tool as every provider takes it: an agent's own may be a sentence."""
     word = re.sub(r"[^a-zA-Z0-9_-]+", "_", name)[:_LONGEST_NAME] or "tool"
-    return word if word[0].isalpha() or word[0] == "_" else f"_{word[1 - _LONGEST_NAME :]}"
+    return word if word[0].isalpha() or word[0] == "_" else f"_{word[: _LONGEST_NAME - 1]}"
 
 
 def _cut(id: str, longest: int) -> str:
