@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 CONTENT = ("message", "input.queued", "note")
-SILENT = ("segment", "compaction", "turn", "input", "agent")
+SILENT = ("segment", "compaction", "turn", "input", "agent", "limits")
 """The first words of kinds that no context shows, hidden or not."""
 URGENT = ("manual", "limit", "overflow", "erase")
 
@@ -325,6 +325,15 @@ class Life:
         if kind == "input.queued":
             self.inputs += numbers
         return numbers
+
+    def taken_back(self, numbers: Sequence[int]) -> list[int]:
+        """Those that no context has, since they were undone or erased; of inputs, what became of them counts."""
+        gone: list[int] = []
+        for n in numbers:
+            became = [n, *(t + 1 for t, e in self.entries.items() if e.kind == "input.taken" and e.body == n)]
+            if any(b in self.view.hidden or self.entries[b].kind == "erased" for b in became):
+                gone.append(n)
+        return gone
 
     def take(self, key: str | None = None, turn: int | None = None) -> int | None:
         if key in self.keys:
@@ -733,21 +742,28 @@ class Life:
         for n in numbers:
             if self.entries[n].answers is None:
                 order += [n, *pairs.results.get(n, ())]
-                if all_over or n in pairs.given_up:
+                spoken = any(m > n and self.entries[m].role in ("user", "system") for m in numbers)
+                if all_over or spoken or n in pairs.given_up:
                     order += [0] * len(pairs.lacks.get(n, ()))
         return order
 
     def context(self) -> list[int]:
-        """The number of each message's record; 0 for the notes."""
+        """The number of each message's record; 0 for the notes, and for a user's line before the model's words."""
         view = self.view
         kept = [n for n in view.kept if n in self.entries and self.entries[n].kind == "message"]
         pins = [n for n in sorted(self.pinned()) if n < view.cut and n not in kept]
         lead = [n for n in (*kept, *pins) if self.entries[n].role == "system"]
-        return [
+        by_name = [n for n in kept if n not in lead]
+        tail = self.arranged(self.visible(start=view.cut))
+        told = [
             *lead,
             *self.arranged([n for n in pins if n not in lead], all_over=True),
+            *([] if tail else by_name),
             *([0] if self.notes() else []),
             *([self.head] if self.summary(view) else []),
-            *[n for n in kept if n not in lead],
-            *self.arranged(self.visible(start=view.cut)),
+            *(by_name if tail else []),
+            *tail,
         ]
+        roles = [self.entries[n].role if n else "" for n in told]
+        first = next((at for at, role in enumerate(roles) if role != "system"), len(told))
+        return [*told[:first], *([0] if roles[first : first + 1] in (["assistant"], ["tool"]) else []), *told[first:]]

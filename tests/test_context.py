@@ -96,13 +96,65 @@ def test_notes_read_as_what_holds_and_not_as_a_story_f27() -> None:
 def test_a_pinned_call_without_its_result_was_given_up_and_gets_one_that_says_so() -> None:
     context = rendered([user("new")], pinned=[calls("a", "b"), result("b"), user("never mind")])
 
-    assert context.numbers == (20, 21, 0, 22, 50)
-    assert context.messages[2]["tool_call_id"] == "a"
+    assert context.numbers == (0, 20, 21, 0, 22, 50)
+    assert context.messages[3]["tool_call_id"] == "a"
 
 
 @pytest.mark.parametrize(("live", "numbers"), [("t", (50, 51)), (None, (50, 51, 0)), ("another", (50, 51, 0))])
 def test_a_call_is_waited_for_while_its_turn_is_open_and_no_longer(live: str | None, numbers: tuple[int, ...]) -> None:
     assert rendered([user(), calls("a")], turn="t", live=live).numbers == numbers
+
+
+def test_a_pinned_answer_never_stands_before_the_first_words_of_a_user() -> None:
+    context = rendered([user("new")], summary="s", pinned=[answer("keep this"), calls("a"), result("a")])
+
+    assert context.numbers == (0, 20, 21, 22, 40, 50)
+    assert context.messages[0]["role"] == "user"
+    assert rendered([user("new")], pinned=[user("why?"), answer("so")]).numbers == (20, 21, 50)
+
+
+def test_an_old_request_never_stands_last() -> None:
+    """With nothing behind the cut, as after a rewind to it."""
+    context = rendered([], summary="it was done", kept=[system(), user("do it")], notes=(noted("rule", "never"),))
+
+    assert context.numbers == (2, 3, 0, 40)
+
+
+def test_a_call_that_is_kept_by_name_without_its_result_is_answered_and_a_result_without_its_call_left_out() -> None:
+    context = rendered([user("new")], summary="s", kept=[calls("a"), user("do it"), result("b")])
+
+    assert context.numbers == (40, 2, 0, 3, 50)
+    assert context.left_out == (4,)
+
+
+@pytest.mark.parametrize(("behind", "numbers"), [([], (50, 51)), ([user("wait")], (50, 51, 0, 52))])
+def test_a_call_at_work_has_a_made_up_result_once_somebody_else_speaks(
+    behind: list[Json], numbers: tuple[int, ...]
+) -> None:
+    context = rendered([user(), calls("a"), *behind])
+
+    assert context.numbers == numbers
+    assert not behind or "still at work" in context.messages[2]["content"]
+
+
+def test_reasoning_without_what_it_led_to_is_left_out(store: Store) -> None:
+    session = store.session("s")
+    thought = {"type": "reasoning", "id": "r", "summary": []}
+    session.append([user(), thought, answer(), thought, user("and?"), thought], format="openai-responses")
+
+    context = session.context()
+
+    assert context.messages == [user(), thought, answer(), user("and?")]
+    assert context.left_out == (5, 7)
+
+
+def test_a_result_that_is_given_twice_in_one_message_answers_its_call_once(store: Store) -> None:
+    session = store.session("s")
+    block = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]}
+    session.append([user(), call, {"role": "user", "content": [block, block]}], format="anthropic")
+
+    assert len(session.context().to("openai-chat")) == 3
 
 
 def test_a_summary_reads_as_reference_and_not_as_a_request_f62() -> None:
@@ -138,9 +190,9 @@ def test_a_result_without_its_call_is_flagged_and_left_out(store: Store) -> None
 def test_a_message_that_answers_one_call_and_makes_another_stands_once_between_both() -> None:
     chained = {**result("a"), "tool_calls": calls("b")["tool_calls"]}
 
-    context = rendered([calls("a"), user("wait"), chained, result("b")])
+    context = rendered([user(), calls("a"), user("wait"), chained, result("b")])
 
-    assert context.numbers == (50, 52, 53, 51)
+    assert context.numbers == (50, 51, 53, 54, 52)
 
 
 def test_a_message_that_answers_calls_of_two_groups_stands_once_after_both() -> None:
@@ -150,7 +202,7 @@ def test_a_message_that_answers_calls_of_two_groups_stands_once_after_both() -> 
 
     context = render(Boundary(segment, None, (), (), Standing()), [first, second, both], 99)
 
-    assert context.numbers == (50, 51, 52)
+    assert context.numbers == (0, 50, 51, 52)
 
 
 def test_the_context_of_an_older_segment_is_still_there(session: Session, journal: Journal) -> None:

@@ -665,7 +665,7 @@ def test_a_context_says_the_same_in_every_other_format(format: str, other: str) 
 @pytest.mark.parametrize("format", WITH_CALLS)
 def test_messages_that_are_of_the_format_stay_as_given(format: str) -> None:
     """Signed reasoning, cache marks and whatever a provider adds next come back whole."""
-    context = context_of(format, [{**m, "extra": n} for n, m in enumerate(TURNS[format](0, ""))][2:])
+    context = context_of(format, [{**m, "extra": n} for n, m in enumerate(TURNS[format](0, ""))][1:])
 
     assert context.to(format) == context.messages
 
@@ -717,8 +717,8 @@ def test_a_call_that_the_provider_ran_itself_comes_before_its_result() -> None:
     for format, message, texts in (("anthropic", answer, ["Found it."]), ("acp", over, [])):
         said = context_of(format, [message]).to("openai-chat")
 
-        assert [m["role"] for m in said] == ["assistant", "tool", *["assistant"] * len(texts)]
-        assert [m["content"] for m in said[2:]] == texts
+        assert [m["role"] for m in said] == ["user", "assistant", "tool", *["assistant"] * len(texts)]
+        assert [m["content"] for m in said[3:]] == texts
         check_strict("openai-chat", said)
         check_strict("openai-responses", context_of(format, [message]).to("openai-responses"))
     check_strict("anthropic", context_of("acp", [over]).to("anthropic"))
@@ -731,7 +731,7 @@ def test_a_picture_in_a_result_is_shown_behind_it() -> None:
 
     said = context.to("openai-chat")
 
-    assert [m["role"] for m in said] == ["assistant", "tool", "tool", "user"]
+    assert [m["role"] for m in said] == ["user", "assistant", "tool", "tool", "user"]
     assert said[-1]["content"] == [{"type": "image_url", "image_url": {"url": PICTURE}}]
 
 
@@ -739,9 +739,53 @@ def test_ids_of_other_providers_are_made_such_that_anthropic_takes_them() -> Non
     call = {"role": "assistant", "content": None, "function_call": {"name": "read", "arguments": "{}"}}
     result = {"role": "function", "name": "read", "content": "log"}
 
-    made, answered = context_of("openai-chat", [call, result]).to("anthropic")
+    _, made, answered = context_of("openai-chat", [call, result]).to("anthropic")
 
     assert made["content"][0]["id"] == answered["content"][0]["tool_use_id"] == "function_read"
+
+
+def test_no_two_calls_have_one_id_in_a_context() -> None:
+    """Neither those that differ only in marks the provider does not take, nor those that had one id in two turns."""
+    turn = [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": id, "type": "function", "function": {"name": "read", "arguments": "{}"}} for id in ("a:1", "a/1")
+            ],
+        },
+        {"role": "tool", "tool_call_id": "a/1", "content": "two"},
+        {"role": "tool", "tool_call_id": "a:1", "content": "one"},
+    ]
+
+    said = context_of("openai-chat", [*in_chat()[:1], *turn, *in_chat()[:1], *turn]).to("anthropic")
+
+    made = [b["id"] for m in said for b in m["content"] if isinstance(b, dict) and b["type"] == "tool_use"]
+    given = [
+        (b["tool_use_id"], b["content"])
+        for m in said
+        for b in m["content"]
+        if isinstance(b, dict) and b["type"] == "tool_result"
+    ]
+    assert made == ["a_1", "a_1_2", "a_1_3", "a_1_4"]
+    assert given == [("a_1_2", "two"), ("a_1", "one"), ("a_1_4", "two"), ("a_1_3", "one")]
+
+
+def test_what_an_agent_calls_its_tools_is_told_by_a_name_that_providers_take() -> None:
+    call = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "2nd look: a.txt", "status": "completed"}
+
+    (*_, made, _) = context_of("acp", [call]).to("anthropic")
+
+    assert made["content"][0]["name"] == "_2nd_look_a_txt"
+
+
+def test_what_the_system_says_later_stands_behind_the_user_in_anthropics_format() -> None:
+    later = {"role": "system", "content": "Be brief."}
+    messages = [SYSTEM, in_chat()[0], in_chat()[5], later, {"role": "user", "content": "And now?"}, later]
+
+    said = context_of("openai-chat", messages).to("anthropic")
+
+    assert [m["role"] for m in said] == ["system", "user", "assistant", "user", "system"]
 
 
 @pytest.mark.parametrize("arguments", ['{"path": ', '{"size": NaN}', '{"size": 1e999}', "", "[" * 5000])
@@ -749,7 +793,7 @@ def test_arguments_that_are_no_json_are_told_all_the_same(arguments: str) -> Non
     call = {"id": "a", "type": "function", "function": {"name": "read", "arguments": arguments}}
     context = context_of("openai-chat", [{"role": "assistant", "content": None, "tool_calls": [call]}])
 
-    (message,) = context.to("anthropic")
+    (*_, message) = context.to("anthropic")
 
     assert message["content"][0]["input"] == {"input": arguments}
 
@@ -766,11 +810,11 @@ def test_any_format_can_be_told_as_plain_json(format: str) -> None:
 
 
 def test_plain_json_is_told_by_its_role_and_text() -> None:
-    context = context_of("json", [{"role": "assistant", "content": "x"}, {"role": "critic", "content": "y"}, ["z"]])
+    context = context_of("json", [{"role": "critic", "content": "y"}, {"role": "assistant", "content": "x"}, ["z"]])
 
     assert context.to("openai-chat") == [
-        {"role": "assistant", "content": "x"},
         {"role": "user", "content": "y"},
+        {"role": "assistant", "content": "x"},
         {"role": "user", "content": '["z"]'},
     ]
 

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,6 +116,8 @@ class Lives(RuleBasedStateMachine):
         self.past: dict[tuple[str, int], list[Json]] = {}
         """The messages of each session's context when it ended at a record."""
         self.words = 0
+        self.told: Counter[str] = Counter()
+        """How often an append was new, was there already, and was there but taken back."""
         self.steps = 0
         self.held: dict[str, tuple[onefold.SessionState, ...]] = {}
         """Each session and those it comes from, as they were when every promise was seen to hold."""
@@ -194,6 +197,7 @@ class Lives(RuleBasedStateMachine):
 
     def write(self, some: int, inside: bool, bodies: list[Json], key: str | None) -> None:
         """An append: free, or by somebody who has, or had, a turn."""
+        known = {id: dict(life.keys) for id, life in self.world.lives.items()}
         if inside and self.turns:
             mine = self.turns[-1 - some % len(self.turns)]
             got, numbers = self.both(
@@ -207,7 +211,11 @@ class Lives(RuleBasedStateMachine):
                 lambda: handle.session.append(bodies, key=key), lambda _: self.of(handle).append(bodies, key)
             )
         if got is not None:
+            life = self.of(handle)
             assert list(got.numbers) == numbers
+            assert got.duplicate == (key in known[life.id])
+            assert list(got.hidden) == (life.taken_back(numbers) if got.duplicate else [])
+            self.told["again" if got.hidden else "there" if got.duplicate else "new"] += 1
             handle.wrote |= set(numbers)
 
     @rule(some=some, inside=st.booleans(), roles=roles, key=keys)
@@ -229,6 +237,33 @@ class Lives(RuleBasedStateMachine):
         else:
             self.write(some, inside, [self.said("user")], key)
 
+    @rule(some=some, key=st.sampled_from(["k1", "k2", "k3"]), place=where, how=st.sampled_from("uuured"), queued=some)
+    def say_after_taking_back(self, some: int, key: str, place: int, how: str, queued: int) -> None:
+        """What had a key is undone or erased, perhaps brought back, and said once more."""
+        life = self.world.lives.get(self.handle(some).session.id)
+        self.queue(some, key) if queued == 0 else self.say_again(some, False, key, False)
+        self.take(some, False, None) if queued == 0 and life is not None and life.inputs else None
+        self.look(some)
+        match how:
+            case "u":
+                self.undo(some)
+            case "r":
+                self.rewind(some, place)
+            case "e":
+                self.erase(some, place)
+            case "d":
+                self.undo(some)
+                self.redo(some)
+        if queued == 0 and life is not None and key in life.keys and life.keys[key][1][0] == "input.queued":
+            body = life.keys[key][1][1][0]
+            handle = self.handle(some)
+            number, _ = self.both(
+                lambda: handle.session.queue(body, key=key),
+                lambda _: self.of(handle).append([body], key, kind="input.queued"),
+            )
+            assert number is None or list(handle.session.hidden(number)) == self.of(handle).taken_back([number])
+        self.say_again(some, False, key, False)
+
     @rule(some=some, inside=st.booleans(), ids=calls)
     def call(self, some: int, inside: bool, ids: list[str]) -> None:
         self.write(some, inside, [self.said("assistant", tool_calls=[call_of(id) for id in ids])], None)
@@ -245,6 +280,8 @@ class Lives(RuleBasedStateMachine):
             lambda _: self.of(handle).append([body], key, kind="input.queued"),
         )
         assert got is None or got == numbers[0]
+        if got is not None:
+            assert list(handle.session.hidden(got)) == self.of(handle).taken_back([got])
 
     @precondition(lambda self: any(life.inputs or life.keys for life in self.world.lives.values()))
     @rule(some=some, inside=st.booleans(), key=keys)
@@ -831,7 +868,8 @@ def no_call_is_without_its_result(life: Life, context: Context) -> None:
             due.remove(body["tool_call_id"])
             continue
         assert not due, "a call without its result"
-        due = {c["id"] for c in body.get("tool_calls", ())} - set(waits.get(number, ()))
+        speaks = any(life.entries[n].role in ("user", "system") for n in life.visible(start=number + 1))
+        due = {c["id"] for c in body.get("tool_calls", ())} - set(() if speaks else waits.get(number, ()))
     assert not due, "a call without its result"
 
 

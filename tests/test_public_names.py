@@ -46,8 +46,8 @@ STORE = {
 }  # fmt: skip
 SESSION = {
     "alias", "aliases", "append", "cancel", "compact", "compactions", "context", "erase", "facts", "follow", "fork",
-    "go_by", "head", "holder", "keep", "limits", "note", "notes", "observe", "open_turn", "pin", "pins", "queue",
-    "read", "redo", "rewind", "segments", "state", "stop_turn", "take", "turn", "undo", "unpin",
+    "go_by", "head", "hidden", "holder", "keep", "limits", "note", "notes", "observe", "open_turn", "pin", "pins",
+    "queue", "read", "redo", "rewind", "segments", "state", "stop_turn", "take", "turn", "undo", "unpin",
 }  # fmt: skip
 TURN = {"append", "end", "id", "let_go", "number", "take"}
 CONTRACT = {
@@ -59,7 +59,7 @@ CONTRACT = {
     privacy: {"delete", "erase"},
 }  # fmt: skip
 FIELDS = {
-    onefold.Appended: ["numbers", "duplicate"],
+    onefold.Appended: ["numbers", "duplicate", "hidden"],
     onefold.CompactResult: ["id", "state", "changed", "joined", "applied", "cause", "segment"],
     onefold.Context: [
         "messages", "tokens", "segment", "numbers", "formats", "summary", "left_out", "last", "pinned", "notes",

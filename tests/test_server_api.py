@@ -626,13 +626,25 @@ def test_an_append_with_a_key_is_written_once(client: TestClient, session: Sessi
     first = posted(client, "/api/append", said)
     again = posted(client, "/api/append", said)
 
-    assert first == {"numbers": [8], "duplicate": False}
-    assert again == {"numbers": [8], "duplicate": True}
+    assert first == {"numbers": [8], "duplicate": False, "hidden": []}
+    assert again == {"numbers": [8], "duplicate": True, "hidden": []}
     [record] = session.read(8)
     assert (record.actor, record.key) == ("gateway", "k-1")
     other = {**said, "messages": {"role": "user", "content": "something else"}}
     answer = client.post("/api/append", params={"session": "s"}, json=other)
     assert "was used for other content at record 8" in refused(answer, 409, "KeyConflict")
+
+
+@pytest.mark.parametrize("queue", [False, True])
+def test_a_repeated_append_says_what_was_undone_since(client: TestClient, session: Session, queue: bool) -> None:
+    said = {"messages": {"role": "user", "content": "hello"}, "key": "k-1", "queue": queue}
+    first = posted(client, "/api/append", said)
+    session.take()
+    session.context()
+
+    session.undo()
+
+    assert posted(client, "/api/append", said) == {**first, "duplicate": True, "hidden": first["numbers"]}
 
 
 def test_an_append_may_wait_for_the_next_turn(client: TestClient, session: Session) -> None:

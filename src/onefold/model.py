@@ -456,6 +456,9 @@ class Appended(NamedTuple):
 
     numbers: tuple[int, ...]
     duplicate: bool = False
+    hidden: tuple[int, ...] = ()
+    """Of a duplicate, those that are in no context now, because they were undone or erased. What a summary stands for
+    is not among them. To say them again, append them with another key."""
 
 
 @dataclass(frozen=True, slots=True)

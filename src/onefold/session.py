@@ -104,7 +104,8 @@ class Session:
     ) -> Appended:
         """Adds one message or a list of them, all or none. They are on disk when this returns.
 
-        The same `key` again returns the same numbers and writes nothing; with other content it is `KeyConflict`.
+        The same `key` again returns the same numbers and writes nothing; with other content it is `KeyConflict`. If
+        they were undone or erased since, `hidden` says so: they are in no context, and a key does not bring them back.
         """
         if key is not None:
             check_name("key", key)
@@ -195,8 +196,9 @@ class Session:
         return turns.stop(self._journal, self.id, cause=cause, actor=self._agent)
 
     def queue(self, message: Json, *, format: str | None = None, key: str | None = None) -> int:
-        """Keeps an input until a turn takes it."""
-        return turns.queue(self._journal, self.id, self._draft(message, format, None), key=key)
+        """Keeps an input until a turn takes it. The same `key` again gives the same number; whether what came of it was
+        undone or erased since, `hidden` says."""
+        return self._queue(message, format, key).numbers[0]
 
     def take(self, *, key: str | None = None) -> Record | None:
         """Takes the oldest input that waits, as a message of this session; None if none does."""
@@ -204,6 +206,11 @@ class Session:
         if taken is not None:
             self._wrote_up_to((taken.number,))
         return taken
+
+    def hidden(self, *numbers: int) -> tuple[int, ...]:
+        """Those of some records that are in no context now, because they were undone or erased; of an input, because
+        the message it became was, or because it was withdrawn. What a summary stands for is not hidden."""
+        return self._journal.backend.read(lambda tx: view.taken_back(tx, self.id, numbers))
 
     # ------------------------------------------------------------------ what stands in every context
 
@@ -346,6 +353,9 @@ class Session:
             agent=self._agent,
             follow_up=None if follow_up is None else self._draft(follow_up, None, None),
         )
+
+    def _queue(self, message: Json, format: str | None, key: str | None) -> Appended:
+        return turns.queue(self._journal, self.id, self._draft(message, format, None), key=key)
 
     def _compacted(self, result: CompactResult) -> CompactResult:
         self._measured = result.segment

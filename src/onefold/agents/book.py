@@ -116,7 +116,7 @@ class Book:
                 f"session {self.session!r}: a prompt of {len(made.data):,} bytes is over the limit of "
                 f"{MESSAGE_LIMIT:,}; keep large content in a file and name it"
             )
-        return turns.queue(self.journal, self.session, made, key=key)
+        return turns.queue(self.journal, self.session, made, key=key).numbers[0]
 
     def unqueue(self, number: int, *, actor: str) -> bool:
         return turns.unqueue(self.journal, self.session, number, actor=actor)

@@ -167,6 +167,9 @@ class Session:
     async def queue(self, message: Json, *, format: str | None = None, key: str | None = None) -> int:
         return await in_thread(partial(self._session.queue, message, format=format, key=key))
 
+    async def hidden(self, *numbers: int) -> tuple[int, ...]:
+        return await in_thread(partial(self._session.hidden, *numbers))
+
     async def take(self, *, key: str | None = None) -> Record | None:
         return await in_thread(partial(self._session.take, key=key))
 

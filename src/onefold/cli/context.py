@@ -13,7 +13,7 @@ from onefold.cli.sessions import fork_kind
 from onefold.cli.words import numbered, said, turn_words
 from onefold.compaction.context import Context
 from onefold.journal import view
-from onefold.messages.frame import noted, stated
+from onefold.messages.frame import EARLIER, noted, stated
 from onefold.model import Record, Segment
 from onefold.session import Session
 from onefold.store import Store
@@ -72,6 +72,8 @@ class Page:
                 self._notes()
             elif number == 0 and context.facts and body == {"role": "user", "content": stated(context.facts)}:
                 self._facts()
+            elif number == 0 and body == {"role": "user", "content": EARLIER}:
+                self._message("", "user", 0, "(made up: a line before what the model said first)")
             elif number == 0:
                 self._message("", "tool", 0, "(made up: this call got no result)")
             else:

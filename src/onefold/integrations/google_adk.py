@@ -40,6 +40,7 @@ from onefold.journal import view
 from onefold.journal.seam import Transaction
 from onefold.messages import convert
 from onefold.messages.codecs import OPENAI_CHAT
+from onefold.messages.frame import EARLIER
 from onefold.model import MESSAGE, Appended, Ids, Json, Record, Summary, random_id
 from onefold.session import Session as Handle
 
@@ -166,7 +167,8 @@ class OnefoldSessionService(BaseSessionService):
             written = await _append(handle, body, f"event-{event.id}")
         except SessionNotFound as gone:
             raise SessionNotFoundError(f"Session {session.id} not found: {gone}.") from gone
-        if not written.duplicate or all(known.id != event.id for known in session.events):
+        shown = written.duplicate and any(known.id == event.id for known in session.events)
+        if not shown and not written.hidden:  # what was taken back does not come back by being written again
             await super().append_event(session, event)
         session.last_update_time = event.timestamp
         alone = _Seen.step(session, written.numbers[0])
@@ -403,7 +405,8 @@ def _summary(told: Sequence[tuple[int, Event]], context: Context) -> list[Event]
     shown, and all but the first are empty.
     """
     rows = zip(context.numbers, context.formats, context.messages, strict=True)
-    texts = [m["content"] for n, format, m in rows if format == OPENAI_CHAT and n in (0, context.segment)]
+    words = [m["content"] for n, format, m in rows if format == OPENAI_CHAT and n in (0, context.segment)]
+    texts = [text for text in words if text != EARLIER]
     if not texts:
         return []
     shown = {*context.numbers, *context.left_out}

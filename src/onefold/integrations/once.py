@@ -23,6 +23,9 @@ def append_new(
 ) -> tuple[int, ...]:
     """Appends those whose id is not in the journal yet, all or none, and gives their numbers.
 
+    One that was undone or erased since stays so: a framework hands over all it has, again and again, and that is how it
+    learns that something was taken back. What is to be said once more has an id of its own.
+
     A message without an id is appended as it comes. One whose id is there with other content is passed over, or with
     `changes` written as well, once for each content; but calls and results stay as they were said first, since two
     messages would have the same ones. If the store cannot tell whether it was written, it is asked again;
@@ -57,7 +60,7 @@ def append_new(
 
 
 def _new(tx: Transaction, state: SessionState, draft: Draft, changes: bool) -> Draft | None:
-    """The draft as it is to be written; None if it was, or was erased since."""
+    """The draft as it is to be written; None if it was, whatever became of it."""
     if draft.key is None or (use := tx.key(state.id, draft.key)) is None:
         return draft
     content = digest("", draft.kind, draft.format, draft.body)

@@ -139,7 +139,8 @@ class Journal:
             if key is not None and (use := tx.key(session, key)) is not None:
                 if not same_content(tx, session, use, drafts):
                     raise conflict(session, key, use)
-                return Appended(tuple(range(use.first, use.first + use.count)), duplicate=True)
+                before = tuple(range(use.first, use.first + use.count))
+                return Appended(before, duplicate=True, hidden=view.taken_back(tx, session, before))
             if turn is not None and state.turn != turn.number:
                 raise lost(tx, turn)
             first = state.last + 1
@@ -147,7 +148,7 @@ class Journal:
                 state = self.add(tx, state, d)
             tx.put_session(state)
             numbers = (first,) if first == state.last else tuple(range(first, state.last + 1))
-            return tuple.__new__(Appended, (numbers, False))  # without the call that a named tuple's constructor is
+            return tuple.__new__(Appended, (numbers, False, ()))  # without the call that a named tuple's constructor is
 
         if key is not None or turn is not None:
             within = turn.id if turn is not None else None

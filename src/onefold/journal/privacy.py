@@ -215,7 +215,7 @@ def _tombstone(journal: Journal, tx: Transaction, state: SessionState, record: R
     tx.rewrite(state.id, gone, encode(body))
     if record.key is not None and (use := tx.key(state.id, record.key)) is not None:
         tx.put_key(state.id, record.key, KeyUse(use.first, use.count, ERASED))
-    if record.kind == INPUT_QUEUED and not _taken(tx, state, record.number):
+    if record.kind == INPUT_QUEUED and not view.taken(tx, state.id, record.number):
         return journal.add(tx, state, journal.draft(INPUT_TAKEN, {"input": record.number, "erased": True}))
     return state
 
@@ -238,10 +238,10 @@ def _copies(tx: Transaction, state: SessionState, number: int) -> list[int]:
     """An input and the message it became are the same content."""
     numbers = {number}
     record, before = tx.record(state.id, number), tx.record(state.id, number - 1)
-    if before is not None and before.kind == INPUT_TAKEN and not _by_nobody(before):
+    if before is not None and before.kind == INPUT_TAKEN and not view.by_nobody(before):
         numbers.add(before.body["input"])
     waited = _what(record) == INPUT_QUEUED
-    if waited and (taken := _taken(tx, state, number)) is not None and not _by_nobody(taken):
+    if waited and (taken := view.taken(tx, state.id, number)) is not None and not view.by_nobody(taken):
         numbers.add(taken.number + 1)
     return sorted(numbers)
 
@@ -295,11 +295,6 @@ def _forget_cause(tx: Transaction, state: SessionState, record: Record) -> None:
         tx.put_compaction(replace(failed, cause=_GONE_CAUSE))
 
 
-def _by_nobody(taken: Record) -> bool:
-    """Whether an input was erased or taken back before a turn had it: then the next record is not its message."""
-    return bool(taken.body.get("erased") or taken.body.get("unqueued"))
-
-
 def _what(record: Record | None) -> Json:
     """What a record is; of a tombstone, what it was."""
     return None if record is None else record.body.get("was") if record.kind == ERASED else record.kind
@@ -307,12 +302,6 @@ def _what(record: Record | None) -> Json:
 
 def _each(numbers: Iterable[int]) -> Ranges:
     return tuple((n, n) for n in sorted(numbers))
-
-
-def _taken(tx: Transaction, state: SessionState, number: int) -> Record | None:
-    """The record that says that an input was taken."""
-    later = _records(tx, state, number + 1)
-    return next((r for r in later if r.kind == INPUT_TAKEN and r.body["input"] == number), None)
 
 
 def _size(tx: Transaction, state: SessionState, of: Segment) -> int:

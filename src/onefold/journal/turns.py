@@ -24,6 +24,7 @@ from onefold.model import (
     MESSAGE,
     TURN_SETTLED,
     TURN_STARTED,
+    Appended,
     Draft,
     Held,
     HolderId,
@@ -203,11 +204,11 @@ def opened(journal: Journal, tx: Transaction, state: SessionState) -> OpenTurn |
 # ---------------------------------------------------------------------- inputs that wait for a turn
 
 
-def queue(journal: Journal, session: str, message: Draft, *, key: str | None = None) -> int:
+def queue(journal: Journal, session: str, message: Draft, *, key: str | None = None) -> Appended:
     """Keeps an input until a turn takes it."""
     if key is not None:
         check_name("key", key)
-    return journal.append(session, [message._replace(kind=INPUT_QUEUED)], key=key).numbers[0]
+    return journal.append(session, [message._replace(kind=INPUT_QUEUED)], key=key)
 
 
 def take(

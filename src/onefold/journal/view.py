@@ -18,17 +18,20 @@ from onefold.model import (
     AGENT_STARTED,
     CANCELLED,
     COMMITTED,
+    ERASED,
     FAILED,
     FORK,
     INPUT_QUEUED,
     INPUT_TAKEN,
     JOINED,
+    LIMITS,
     MESSAGE,
     NOTE,
     PIN_ADDED,
     PIN_REMOVED,
     REQUESTED,
     SEGMENT_OPENED,
+    SKIPPED,
     STARTED,
     SUPERSEDED,
     TURN_SETTLED,
@@ -45,8 +48,8 @@ from onefold.model import (
 _PAGE = 500
 _FEW = 16
 _SILENT = frozenset({
-    SEGMENT_OPENED, REQUESTED, JOINED, STARTED, COMMITTED, FAILED, CANCELLED, SUPERSEDED, TURN_STARTED, TURN_SETTLED,
-    INPUT_QUEUED, INPUT_TAKEN, AGENT_STARTED, AGENT_ENDED,
+    SEGMENT_OPENED, REQUESTED, JOINED, STARTED, COMMITTED, FAILED, CANCELLED, SUPERSEDED, SKIPPED, TURN_STARTED,
+    TURN_SETTLED, LIMITS, INPUT_QUEUED, INPUT_TAKEN, AGENT_STARTED, AGENT_ENDED,
 })  # fmt: skip
 """Records that only say what happened. Of kinds that are not known here nobody can say that they mean nothing."""
 
@@ -146,6 +149,40 @@ def _silent(tx: Transaction, session: str, start: int, stop: int) -> bool:
             return False
         start = page[-1].number + 1
     return True
+
+
+def taken_back(tx: Transaction, session: str, numbers: Iterable[int]) -> tuple[int, ...]:
+    """Those of some records that no context has, since they were undone or erased. An input is what became of it: so it
+    counts if its message does, or if it was withdrawn."""
+    head = segment(tx, session, known(tx, session).head)
+    hidden = head.hidden if head is not None else ()
+
+    def gone(number: int) -> bool:
+        there = record(tx, session, number)
+        if there is None:
+            return False
+        if there.kind == ERASED or is_hidden(hidden, number):
+            return True
+        took = taken(tx, session, number) if there.kind == INPUT_QUEUED else None
+        return took is not None and (by_nobody(took) or gone(took.number + 1))
+
+    return tuple(n for n in numbers if gone(n))
+
+
+def taken(tx: Transaction, session: str, number: int) -> Record | None:
+    """The record that says that an input was taken."""
+    start, last = number + 1, known(tx, session).last
+    while page := tx.records(session, start, last + 1, _PAGE):
+        for one in page:
+            if one.kind == INPUT_TAKEN and one.body["input"] == number:
+                return one
+        start = page[-1].number + 1
+    return None
+
+
+def by_nobody(taken: Record) -> bool:
+    """Whether an input was erased or taken back before a turn had it: then the next record is not its message."""
+    return bool(taken.body.get("erased") or taken.body.get("unqueued"))
 
 
 def record(tx: Transaction, session: str, number: int) -> Record | None:

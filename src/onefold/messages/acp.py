@@ -12,6 +12,10 @@ from onefold.model import Json
 _OVER = frozenset({"completed", "failed"})
 
 
+def recognises(body: dict[str, Json]) -> bool:
+    return "sessionUpdate" in body or ("sessionId" in body and isinstance(body.get("prompt"), list))
+
+
 def parse(body: Json) -> Said:
     if not isinstance(body, dict):
         raise InvalidMessage(f"an ACP message is an object, not a {type(body).__name__}")

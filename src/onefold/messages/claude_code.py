@@ -14,6 +14,14 @@ from onefold.messages.said import Result, Said, Text, strings
 from onefold.model import Json
 
 
+def recognises(body: dict[str, Json]) -> bool:
+    """A message of somebody's inside, or what such a program writes around everything."""
+    message = body.get("message")
+    if isinstance(message, dict) and "role" in message and body.get("type") in ("user", "assistant"):
+        return True
+    return isinstance(body.get("type"), str) and ("leafUuid" in body or {"uuid", "sessionId"} <= body.keys())
+
+
 def parse(body: Json) -> Said:
     if not isinstance(body, dict):
         raise InvalidMessage("a line of a Claude Code transcript is an object, with a type")

@@ -13,6 +13,7 @@ from onefold.messages import (
     acp,
     anthropic,
     claude_code,
+    gemini,
     google_adk,
     langchain,
     openai_chat,
@@ -20,16 +21,16 @@ from onefold.messages import (
     plain,
     pydantic_ai,
 )
+from onefold.messages.calls import CallIds, Shape, any_id, short_id, word_id
 from onefold.messages.exact import encode
 from onefold.messages.openai_chat import SPEAKERS
-from onefold.messages.said import Result, Said, estimate, in_turn, objects, plain_header
+from onefold.messages.said import Result, Said, estimate, in_turn, plain_header
 from onefold.model import MESSAGE, Draft, Header, Ids, Json
 
 OPENAI_CHAT = "openai-chat"
 PLAIN = "json"
 
 _SHORT = 1 << 20  # so that no limit on a message's size is near
-_ANTHROPIC_BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "document"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,16 @@ class Codec:
     quick: Callable[[Json], Header | None] = lambda _: None
     """The header, where it can be told without taking the message apart."""
     join: Callable[[list[Json]], list[Json]] = lambda messages: messages
-    """Messages of this format with those made one that have to be."""
+    """A whole conversation of this format, such that its provider takes it: with those made one that have to be, and
+    without what is empty."""
+    takes: Callable[[Json], bool] = lambda _: False
+    """Whether a message of another format is, as it stands, one of this format too, and says the same in it."""
+    recognises: Callable[[dict[str, Json]], bool] = lambda _: False
+    """Whether an object has what only messages of this format have."""
+    id: Shape = any_id
+    """What the ids of calls look like, where the provider asks for more than a string."""
+    renamed: Callable[[Json, dict[str, str], dict[str, str]], Json] | None = None
+    """A message with other ids for its calls and results, where the provider wants no two calls of one id."""
     results: Callable[[Json, Sequence[Result]], list[Json]] | None = None
     """Results of a message's own calls, where they are not written like those of another format's."""
 
@@ -64,17 +74,79 @@ class Codec:
 FORMATS: dict[str, Codec] = {
     c.name: c
     for c in (
-        Codec(OPENAI_CHAT, openai_chat.parse, openai_chat.write, openai_chat.quick),
-        Codec("openai-responses", openai_responses.parse, openai_responses.write, results=openai_responses.results),
-        Codec("anthropic", anthropic.parse, anthropic.write, join=anthropic.join, results=anthropic.results),
-        Codec("acp", acp.parse, acp.write),
-        Codec("pydantic-ai", pydantic_ai.parse, pydantic_ai.write, results=pydantic_ai.results),
-        Codec("claude-code", claude_code.parse, claude_code.write, join=claude_code.join, results=claude_code.results),
-        Codec("google-adk", google_adk.parse, google_adk.write, results=google_adk.results),
-        Codec("langchain", langchain.parse, langchain.write),
+        Codec("acp", acp.parse, acp.write, recognises=acp.recognises),
+        Codec(
+            "pydantic-ai",
+            pydantic_ai.parse,
+            pydantic_ai.write,
+            recognises=pydantic_ai.recognises,
+            id=word_id,
+            results=pydantic_ai.results,
+        ),
+        Codec(
+            "langchain",
+            langchain.parse,
+            langchain.write,
+            join=langchain.join,
+            recognises=langchain.recognises,
+            id=word_id,
+        ),
+        Codec(
+            "claude-code",
+            claude_code.parse,
+            claude_code.write,
+            join=claude_code.join,
+            recognises=claude_code.recognises,
+            id=word_id,
+            results=claude_code.results,
+        ),
+        Codec(
+            "google-adk",
+            google_adk.parse,
+            google_adk.write,
+            join=google_adk.join,
+            recognises=google_adk.recognises,
+            results=google_adk.results,
+        ),
+        Codec(
+            "gemini", gemini.parse, gemini.write, join=gemini.join, recognises=gemini.recognises, results=gemini.results
+        ),
+        Codec(
+            "openai-responses",
+            openai_responses.parse,
+            openai_responses.write,
+            join=openai_responses.join,
+            takes=openai_responses.takes,
+            recognises=openai_responses.recognises,
+            id=short_id(64),
+            renamed=openai_responses.renamed,
+            results=openai_responses.results,
+        ),
+        Codec(
+            "anthropic",
+            anthropic.parse,
+            anthropic.write,
+            join=anthropic.join,
+            takes=anthropic.takes,
+            recognises=anthropic.recognises,
+            id=word_id,
+            renamed=anthropic.renamed,
+            results=anthropic.results,
+        ),
+        Codec(
+            OPENAI_CHAT,
+            openai_chat.parse,
+            openai_chat.write,
+            openai_chat.quick,
+            join=openai_chat.join,
+            takes=openai_chat.takes,
+            recognises=openai_chat.recognises,
+            id=short_id(40),
+        ),
         Codec(PLAIN, plain.parse, plain.write),
     )
 }
+"""In the order in which a message is tried for their marks: those that are surest first."""
 
 
 def codec(format: str) -> Codec:
@@ -89,31 +161,34 @@ def recognise(body: Json) -> str:
     """The format of a message that came without one, by what only that format has."""
     if not isinstance(body, dict):
         return PLAIN
-    if "sessionUpdate" in body or ("sessionId" in body and isinstance(body.get("prompt"), list)):
-        return "acp"
-    if body.get("kind") in ("request", "response") and any("part_kind" in p for p in objects(body.get("parts"))):
-        return "pydantic-ai"
-    kinds = {str(block.get("type")) for block in objects(body.get("content"))}
-    if kinds & _ANTHROPIC_BLOCKS or any("source" in b for b in objects(body.get("content"))):
-        return "anthropic"
-    item = body.get("type")
-    if any(k.startswith(("input_", "output_")) for k in kinds) or (
-        isinstance(item, str) and (item == "reasoning" or (item.endswith(("_call", "_output")) and "call_id" in body))
-    ):
-        return "openai-responses"
-    return OPENAI_CHAT if "role" in body else PLAIN
+    return next((c.name for c in FORMATS.values() if c.recognises(body)), PLAIN)
 
 
 def convert(messages: Iterable[tuple[str, Json]], format: str) -> list[Json]:
-    """Messages, each with its own format, as one format says the same. Those that are of that format stay as given."""
+    """Messages, each with its own format, as one format says the same. Those that are of that format stay as given, but
+    for what its provider would refuse: an id that another call has, a text without words, an order it does not take."""
     to = codec(format)
+    ids = CallIds(to.id)
     written: list[Json] = []
     for there, some in groupby(messages, key=lambda m: m[0] == format):
         if there:
-            written += [body for _, body in some]
+            written += [_given(to, body, ids) for _, body in some]
         else:
-            written += to.write(in_turn(codec(name).parse(body) for name, body in some))
+            told = ids.of(in_turn(_told(name, body) for name, body in some))
+            for taken, alike in groupby(told, key=lambda s: s.source is not None and to.takes(s.source)):
+                run = [*alike]
+                written += [s.source for s in run] if taken else to.write(run)
     return to.join(written)
+
+
+def _told(name: str, body: Json) -> Said:
+    said = codec(name).parse(body)
+    return Said(said.role, said.parts, body)
+
+
+def _given(to: Codec, body: Json, ids: CallIds) -> Json:
+    calls, results = ids.given(to.parse(body), stays=to.renamed is None)
+    return to.renamed(body, calls, results) if to.renamed is not None and (calls or results) else body
 
 
 def no_results(format: str, call: Json, ids: Iterable[str], why: str) -> list[Json]:

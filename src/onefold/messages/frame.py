@@ -30,6 +30,10 @@ def noted(notes: Iterable[Note]) -> str:
     return "\n".join((_NOTES, "", *lines))
 
 
+EARLIER = "[What follows was said earlier in this conversation.]"
+"""A user's line before words of the model that nobody else's stand before: providers want a user's first."""
+
+
 _FACTS = (
     "[Facts from the earlier conversation, word for word as they were said, with the message each comes from. They are "
     "as of this point: what is said below is newer and wins.]"

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onefold.errors import InvalidMessage
+from onefold.messages.calls import tool_name
 from onefold.messages.exact import decode_or_text, encode
 from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects
 from onefold.model import Json
+
+_RESPONSE = ("function_response", "functionResponse")
+
+
+def recognises(body: dict[str, Json]) -> bool:
+    """An author, and what events have beside it."""
+    if not isinstance(body.get("author"), str) or "role" in body:
+        return False
+    content = body.get("content")
+    parts = isinstance(content, dict) and isinstance(content.get("parts"), list)
+    return parts or isinstance(_field(body, "invocation_id"), str) or isinstance(body.get("actions"), dict)
 
 
 def parse(body: Json) -> Said:
@@ -25,17 +37,65 @@ def parse(body: Json) -> Said:
 def write(said: Sequence[Said]) -> list[Json]:
     """A system prompt becomes a user's words: ADK takes an agent's instructions apart from events."""
     written: list[Json] = []
-    names: dict[str, str] = {}
     for one in said:
         speaks = one.role in ANSWERS
-        names |= {p.id: p.name for p in one.parts if isinstance(p, Call)}
         results = [p for p in one.parts if isinstance(p, Result)]
         if results:
-            written.append(_event("model", "user", [_response(r, names.get(r.id, "")) for r in results]))
+            written.append(_event("model", "user", [_response(r, r.name) for r in results]))
         parts = [made for p in one.parts if not isinstance(p, Result) and (made := _part(p)) is not None]
         if parts:
             written.append(_event("model" if speaks else "user", "model" if speaks else "user", parts))
     return written
+
+
+def join(events: list[Json]) -> list[Json]:
+    """What a model says in one go is one content, calls included; and the results of all its calls are the next one."""
+    joined: list[Json] = []
+    last: int | None = None  # that says something
+    for event in filter(None, map(_worded, events)):
+        if last is not None and _goes_on(before := joined[last], event):
+            content = before["content"]
+            parts = [*content["parts"], *event["content"]["parts"]]
+            joined[last] = before | event | {"content": content | {"parts": parts}}
+            continue
+        if _shown(event):
+            last = len(joined)
+        joined.append(event)
+    return joined
+
+
+def _worded(event: dict[str, Json]) -> dict[str, Json] | None:
+    """Without texts that are empty or white space; None if a message has nothing else."""
+    content = event.get("content")
+    if not isinstance(content, dict) or not isinstance(parts := content.get("parts"), list):
+        return event
+    worded = [p for p in parts if not _blank(p)]
+    if len(worded) == len(parts):
+        return event if parts or not event.keys() <= {"author", "content"} else None
+    if not worded and event.keys() <= {"author", "content"}:
+        return None
+    return event | {"content": content | {"parts": worded}}
+
+
+def _blank(part: Json) -> bool:
+    return isinstance(part, dict) and part.keys() == {"text"} and not str(part["text"]).strip()
+
+
+def _goes_on(before: Json, event: Json) -> bool:
+    if _role(before) == _role(event) == "model":
+        return before["author"] == event["author"] or "model" in (before["author"], event["author"])
+    first, second = ({k for p in _shown(e) for k in p} for e in (before, event))
+    return bool(first and second) and first <= {*_RESPONSE} and second <= {*_RESPONSE}
+
+
+def _shown(event: Json) -> list[dict[str, Json]]:
+    content = event.get("content")
+    return objects(content.get("parts")) if isinstance(content, dict) else []
+
+
+def _role(event: Json) -> Json:
+    content = event.get("content")
+    return content.get("role") if isinstance(content, dict) else None
 
 
 def results(call: Json, given: Sequence[Result]) -> list[Json]:
@@ -57,18 +117,24 @@ def _parts(part: dict[str, Json]) -> list[Part]:
     found: list[Part] = []
     if isinstance(text := part.get("text"), str) and text:
         found.append(Thought(text) if part.get("thought") else Text(text))
-    if isinstance(call := part.get("function_call"), dict):
+    if isinstance(call := _field(part, "function_call"), dict):
         name = str(call.get("name") or "")
         found.append(Call(_id(call, name), name, encode(call.get("args") or {})))
-    if isinstance(answer := part.get("function_response"), dict):
+    if isinstance(answer := _field(part, "function_response"), dict):
         found.append(Result(_id(answer, str(answer.get("name") or "")), _text(answer.get("response"))))
     for kind in ("inline_data", "file_data"):
-        if isinstance(data := part.get(kind), dict):
+        if isinstance(data := _field(part, kind), dict):
             found.append(_media(data))
     for kind in ("executable_code", "code_execution_result"):
-        if isinstance(ran := part.get(kind), dict):
+        if isinstance(ran := _field(part, kind), dict):
             found.append(Text(str(ran.get("code") or ran.get("output") or "")))
     return found
+
+
+def _field(of: dict[str, Json], name: str) -> Json:
+    """By its name in Python, or in the API's JSON."""
+    first, *rest = name.split("_")
+    return of[name] if name in of else of.get(first + "".join(word.capitalize() for word in rest))
 
 
 def _id(of: dict[str, Json], name: str) -> str:
@@ -82,11 +148,12 @@ def _text(response: Json) -> str:
 
 
 def _media(data: dict[str, Json]) -> Media:
-    kind = str(data.get("mime_type") or "file").partition("/")[0]
+    mime, link = _field(data, "mime_type"), _field(data, "file_uri")
+    kind = str(mime or "file").partition("/")[0]
     if isinstance(inside := data.get("data"), str):
         standard = inside.replace("-", "+").replace("_", "/")
-        return Media(kind, f"data:{data.get('mime_type')};base64,{standard}")
-    return Media(kind, data["file_uri"] if isinstance(data.get("file_uri"), str) else None)
+        return Media(kind, f"data:{mime};base64,{standard}")
+    return Media(kind, link if isinstance(link, str) else None)
 
 
 def _event(author: str, role: str, parts: list[Json]) -> dict[str, Json]:
@@ -95,7 +162,7 @@ def _event(author: str, role: str, parts: list[Json]) -> dict[str, Json]:
 
 def _response(result: Result, name: str) -> Json:
     said = {"error" if result.failed else "result": result.text}
-    return {"function_response": {"id": result.id, "name": name, "response": said}}
+    return {"function_response": {"id": result.id, "name": tool_name(name), "response": said}}
 
 
 def _part(part: Part) -> Json:
@@ -107,7 +174,7 @@ def _part(part: Part) -> Json:
             return {
                 "function_call": {
                     "id": id,
-                    "name": name,
+                    "name": tool_name(name),
                     "args": given if isinstance(given, dict) else {"input": given},
                 }
             }

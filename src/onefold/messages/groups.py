@@ -59,39 +59,51 @@ def group(messages: Iterable[Numbered], over: Container[int] = ()) -> Grouped:
     open_calls: dict[str, Group] = {}
     orphans: set[int] = set()
     answer: Group | None = None
+    thought: list[int] = []  # the reasoning that the answer ends in, so far
     asked = 0
     for number, header in messages:
         if answer is not None and header.role in ANSWERS:
-            answer.members.append(number)
-            _open(open_calls, answer, header)
-            continue
+            if answer.waiting.isdisjoint(header.opens):
+                answer.members.append(number)
+                thought = [*thought, number] if header.role == "reasoning" else []
+                _open(open_calls, answer, header)
+                continue
+            del answer.members[
+                len(answer.members) - len(thought) :
+            ]  # an id again: this is another answer, and thought so
+        else:
+            thought = []
         if header.role == "tool" and not header.closes:
             running = next(reversed(open_calls.values()), None)
             if running is not None and not running.abandoned:
                 running.members.append(number)
             continue
         answer = None
-        if header.role == "user":
-            asked = number
+        asked = number if header.role == "user" else asked
         if header.role in ANSWERS:
             for other in open_calls.values():
                 other.abandoned = other.abandoned or header.role != AGENT or other.first < asked
-        answered = [id for id in header.closes if id in open_calls]
-        for id in answered:
-            owner = open_calls.pop(id)
-            owner.waiting.discard(id)
-            if owner.last != number:
-                owner.members.append(number)
-        if header.closes and not answered:
+        if header.closes and not _close(open_calls, number, header):
             orphans.add(number)
         if header.opens or header.role == "reasoning":
-            made = Group([number])
+            made = Group([*thought, number])
             groups.append(made)
             _open(open_calls, made, header)
             answer = made if header.role in _ITEMS else None
+            thought = [number] if header.role == "reasoning" else []
     for left in groups:
         left.abandoned = left.abandoned or left.first in over
     return Grouped(tuple(groups), frozenset(orphans))
+
+
+def _close(open_calls: dict[str, Group], number: int, header: Header) -> bool:
+    """Whether a message answers a call that is open. One that answers the same call twice answers it once."""
+    answered = {id: open_calls.pop(id) for id in dict.fromkeys(header.closes) if id in open_calls}
+    for id, owner in answered.items():
+        owner.waiting.discard(id)
+        if owner.last != number:
+            owner.members.append(number)
+    return bool(answered)
 
 
 def _open(open_calls: dict[str, Group], by: Group, header: Header) -> None:

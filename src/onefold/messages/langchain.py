@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onefold.errors import InvalidMessage
+from onefold.messages.calls import tool_name
 from onefold.messages.exact import decode_or_text, encode
+from onefold.messages.openai_chat import together
 from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects, strings
 from onefold.model import Json
 
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
 _CALLS = frozenset({"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta"})
 """Blocks that say what stands in `tool_calls` as well."""
+
+
+def recognises(body: dict[str, Json]) -> bool:
+    data, kind = body.get("data"), body.get("type")
+    if not isinstance(data, dict) or "content" not in data or not isinstance(kind, str):
+        return False
+    return kind == "chat" or kind.removesuffix("MessageChunk").lower() in _ROLES
 
 
 def parse(body: Json) -> Said:
@@ -44,6 +53,15 @@ def write(said: Sequence[Said]) -> list[Json]:
             kind = "system" if one.role in ("system", "developer") else "human"
             written.append(_message(kind, {"content": content}))
     return written
+
+
+def join(messages: list[Json]) -> list[Json]:
+    """Results stand right behind the answer that called."""
+    return together(
+        messages,
+        lambda m: [c.id for c in _calls(m["data"])],
+        lambda m: m["data"].get("tool_call_id") if m.get("type") == "tool" else None,
+    )
 
 
 def _role(kind: Json, data: dict[str, Json]) -> str:
@@ -122,7 +140,7 @@ def _of_result(result: Result) -> dict[str, Json]:
 def _call(call: Call) -> Json:
     given = decode_or_text(call.arguments)
     args = given if isinstance(given, dict) else {"input": given}
-    return {"name": call.name, "args": args, "id": call.id, "type": "tool_call"}
+    return {"name": tool_name(call.name), "args": args, "id": call.id, "type": "tool_call"}
 
 
 def _content(said: Said) -> Json:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from onefold.errors import InvalidMessage
+from onefold.messages.calls import tool_name
 from onefold.messages.exact import encode
 from onefold.messages.said import (
     ANSWERS,
@@ -17,12 +18,15 @@ from onefold.messages.said import (
     estimate,
     objects,
     plain_header,
+    plain_words,
     strings,
 )
 from onefold.model import Header, Json
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 SPEAKERS = _ROLES - {"tool", "function"}
+_SAYS = frozenset({"content", "tool_calls", "function_call", "tool_call_id", "refusal", "audio"})
+"""What a chat message has one of at least, beside its role."""
 
 
 def parse(body: Json) -> Said:
@@ -43,6 +47,15 @@ def parse(body: Json) -> Said:
     if role == "function":
         return Said("function", (Result(f"function:{body.get('name')}", _plain(spoken)), *_media(spoken)))
     return Said(role, (*spoken, *_calls(body)))
+
+
+def recognises(body: dict[str, Json]) -> bool:
+    """A role, and what chat messages say something by. It is tried last: so it is the one for plain words."""
+    return "role" in body and ("parts" not in body or not body.keys().isdisjoint(_SAYS))
+
+
+def takes(body: Json) -> bool:
+    return plain_words(body, SPEAKERS)
 
 
 def quick(body: Json) -> Header | None:
@@ -69,6 +82,37 @@ def write(said: Sequence[Said]) -> list[Json]:
             message["tool_calls"] = [_call(c) for c in calls]
         written.append(message)
     return written
+
+
+def join(messages: list[Json]) -> list[Json]:
+    """Results stand right behind the answer that called, and an answer that has neither words nor calls is none."""
+    said = [m for m in messages if any(m.get(name) is not None for name in _SAYS)]
+    return together(said, _made, lambda m: m.get("tool_call_id") if m.get("role") == "tool" else None)
+
+
+def together(
+    messages: list[Json], calls: Callable[[Json], Iterable[str]], answers: Callable[[Json], str | None]
+) -> list[Json]:
+    """The same with the results of a message's calls right behind it."""
+    ordered: list[Json] = []
+    moved: set[int] = set()
+    for at, message in enumerate(messages):
+        if at in moved:
+            continue
+        ordered.append(message)
+        due = {*calls(message)}
+        behind = at + 1
+        while due and behind < len(messages):
+            if behind not in moved and (id := answers(messages[behind])) in due:
+                due.discard(str(id))
+                moved.add(behind)
+                ordered.append(messages[behind])
+            behind += 1
+    return ordered
+
+
+def _made(message: Json) -> list[str]:
+    return [c["id"] for c in objects(message.get("tool_calls")) if isinstance(c.get("id"), str)]
 
 
 def _parts(content: Json) -> list[Part]:
@@ -107,7 +151,7 @@ def _called(id: str, what: Json) -> Call:
 
 
 def _call(call: Call) -> Json:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    return {"id": call.id, "type": "function", "function": {"name": tool_name(call.name), "arguments": call.arguments}}
 
 
 def _content(said: Said) -> Json:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from onefold.errors import InvalidMessage
+from onefold.messages.calls import tool_name
 from onefold.messages.exact import encode
-from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects, strings
+from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects, plain_words, strings
 from onefold.model import Json
 
 _ROLES = frozenset({"system", "developer", "user", "assistant"})
@@ -14,6 +16,30 @@ _CALLS = frozenset({"function_call", "custom_tool_call", "computer_call", "local
 """Calls that wait for a result. Those that the provider runs itself are over when they are seen."""
 _RESULTS = {"tool_search_call": "tool_search_output"}
 """What a result is called, where that is not the call's name with `_output`."""
+
+
+_ITEM = re.compile(r"(\w+_)?(call|output)|reasoning|compaction(_\w+)?|mcp_\w+|item_reference|\w+_update|\w+_tools")
+"""Types of items. What they are called grows, by the same few words."""
+
+
+def recognises(body: dict[str, Json]) -> bool:
+    """An item with a type of its own, or a message whose content says whether it went in or came out."""
+    kind = body.get("type")
+    if "role" in body and "content" in body:
+        blocks = objects(body["content"])
+        marked = [b for b in blocks if str(b.get("type")).startswith(("input_", "output_")) and b["type"] not in b]
+        spoken = kind == "message" and all(b.get("type") == "refusal" for b in blocks) and "stop_reason" not in body
+        return isinstance(body["role"], str) and body["role"] in _ROLES and bool(marked or spoken)
+    if not isinstance(kind, str) or isinstance(body.get("data"), dict):
+        return False
+    if kind.removesuffix("_output") in _CALLS:
+        return isinstance(_answered(body, kind) if kind.endswith("_output") else body.get("call_id"), str)
+    named = isinstance(body.get("call_id"), str) or "encrypted_content" in body
+    return named or _ITEM.fullmatch(kind) is not None
+
+
+def takes(body: Json) -> bool:
+    return plain_words(body, _ROLES) and isinstance(body["content"], str)
 
 
 def parse(body: Json) -> Said:
@@ -32,7 +58,7 @@ def parse(body: Json) -> Said:
         texts = [t for part in objects(body.get("summary")) for t in strings(part.get("text"))]
         return Said("reasoning", (Thought("\n".join(texts)),))
     if kind.endswith("_output"):
-        answered = body.get("call_id") or (body.get("id") if kind == "local_shell_call_output" else None)
+        answered = _answered(body, kind)
         if isinstance(answered, str):
             return Said("tool", _result(answered, body.get("output")))
         if kind.removesuffix("_output") in _CALLS:
@@ -59,9 +85,39 @@ def write(said: Sequence[Said]) -> list[Json]:
         for part in one.parts:
             if isinstance(part, Call):
                 written.append(
-                    {"type": "function_call", "call_id": part.id, "name": part.name, "arguments": part.arguments}
+                    {
+                        "type": "function_call",
+                        "call_id": part.id,
+                        "name": tool_name(part.name),
+                        "arguments": part.arguments,
+                    }
                 )
     return written
+
+
+def join(items: list[Json]) -> list[Json]:
+    """Without messages that have nothing in them, and without reasoning that nothing of its answer follows."""
+    joined: list[Json] = []
+    for item in reversed(items):
+        if "role" in item and "content" in item and item["content"] in (None, []):
+            continue
+        if item.get("type") != "reasoning" or (joined and _answering(joined[-1])):
+            joined.append(item)
+    return joined[::-1]
+
+
+def _answering(item: Json) -> bool:
+    return item.get("role", "assistant") == "assistant" and not str(item.get("type")).endswith("_output")
+
+
+def renamed(item: Json, calls: dict[str, str], results: dict[str, str]) -> Json:
+    of = results if str(item.get("type")).endswith("_output") else calls
+    name = "call_id" if isinstance(item.get("call_id"), str) else "id"
+    return item | {name: of.get(item[name], item[name])}
+
+
+def _answered(item: dict[str, Json], kind: str) -> Json:
+    return item.get("call_id") or (item.get("id") if kind == "local_shell_call_output" else None)
 
 
 def results(call: Json, given: Sequence[Result]) -> list[Json]:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onefold.errors import InvalidMessage
+from onefold.messages.calls import tool_name
 from onefold.messages.exact import encode
 from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects, strings
 from onefold.model import Json
 
 _SYSTEM = "system-prompt"
+
+
+def recognises(body: dict[str, Json]) -> bool:
+    return body.get("kind") in ("request", "response") and any("part_kind" in p for p in objects(body.get("parts")))
 
 
 def parse(body: Json) -> Said:
@@ -30,14 +35,13 @@ def parse(body: Json) -> Said:
 
 def write(said: Sequence[Said]) -> list[Json]:
     written: list[Json] = []
-    names = {p.id: p.name for one in said for p in one.parts if isinstance(p, Call)}
     for one in said:
         if one.role in ANSWERS:
             parts = [part for p in one.parts for part in _answer(p)]
             kind = "response"
         else:
             asks = _SYSTEM if one.role in ("system", "developer") else "user-prompt"
-            parts = [_returned(p, names) for p in one.parts if isinstance(p, Result)]
+            parts = [_returned(p, p.name) for p in one.parts if isinstance(p, Result)]
             if content := [c for p in one.parts if (c := _content(p)) is not None]:
                 plain = all(isinstance(c, str) for c in content)
                 parts.append({"part_kind": asks, "content": "\n".join(content) if plain else content})
@@ -50,7 +54,7 @@ def write(said: Sequence[Said]) -> list[Json]:
 def results(call: Json, given: Sequence[Result]) -> list[Json]:
     """Results of a response's own calls, in one request, with the names of their tools."""
     names = {str(part.get("tool_call_id")): str(part.get("tool_name")) for part in objects(call.get("parts"))}
-    return [{"kind": "request", "parts": [_returned(r, names) for r in given]}]
+    return [{"kind": "request", "parts": [_returned(r, names.get(r.id, "")) for r in given]}]
 
 
 def _asked(part: dict[str, Json]) -> list[Part]:
@@ -111,11 +115,11 @@ def _kind(content: Json) -> str:
     return str(kind) if known else ""
 
 
-def _returned(result: Result, names: dict[str, str]) -> Json:
+def _returned(result: Result, name: str) -> Json:
     outcome = "failed" if result.failed else "success"
     return {
         "part_kind": "tool-return",
-        "tool_name": names.get(result.id, "tool"),
+        "tool_name": tool_name(name),
         "tool_call_id": result.id,
         "content": result.text,
         "outcome": outcome,
@@ -138,7 +142,7 @@ def _answer(part: Part) -> list[Json]:
         case Text(text):
             return [{"part_kind": "text", "content": text}] if text else []
         case Call(id, name, arguments):
-            return [{"part_kind": "tool-call", "tool_name": name, "args": arguments, "tool_call_id": id}]
+            return [{"part_kind": "tool-call", "tool_name": tool_name(name), "args": arguments, "tool_call_id": id}]
         case Media(kind):
             return [{"part_kind": "text", "content": f"[{kind}]"}]
     return []

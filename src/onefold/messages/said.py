@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from onefold.model import Header, Json
@@ -44,6 +44,8 @@ class Result:
     id: str
     text: str
     failed: bool = False
+    name: str = ""
+    """Of the tool, where the call is at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ Part: TypeAlias = Text | Thought | Call | Result | Media | Progress
 class Said:
     role: str
     parts: tuple[Part, ...] = ()
+    source: Json = field(default=None, compare=False, repr=False)
+    """The message that says this and nothing else, where it is at hand."""
 
     @property
     def text(self) -> str:
@@ -93,31 +97,41 @@ class Said:
 
 
 def in_turn(said: Iterable[Said]) -> list[Said]:
-    """The same as providers want it: an answer is one message with all its calls, and their results follow it."""
+    """The same as providers want it: an answer is one message with all its calls, and their results follow it. What
+    says nothing is left out."""
     made: list[Said] = []
     answer: list[Part] = []
+    sources: list[Json] = []
     given: list[Part] = []  # what calls of this answer gave while it went on
     waiting: set[str] = set()
 
     def end() -> None:
         if answer:
-            made.append(Said("assistant", tuple(answer)))
+            made.append(Said("assistant", tuple(answer), sources[0] if len(sources) == 1 and not given else None))
         if given:
             made.append(Said("tool", tuple(given)))
         answer.clear()
+        sources.clear()
         given.clear()
         waiting.clear()
 
-    for one in _over(list(said)):
+    for one in map(_worded, _over(list(said))):
+        if not one.parts:
+            continue
         if one.role not in ANSWERS:
             if waiting and all(isinstance(p, Thought) for p in one.parts):
                 continue  # news for clients, which parts no call from its result
+            if answered := waiting & {p.id for p in one.parts if isinstance(p, Result)}:
+                given += one.parts
+                waiting -= answered
+                continue
             end()
             made.append(one)
             continue
         goes_on = one.role != "assistant" and any(isinstance(p, Call) for p in one.parts)
         if not waiting and not goes_on:
             end()
+        sources.append(one.source)
         for part in one.parts:
             if isinstance(part, Result):
                 given.append(part)
@@ -125,6 +139,7 @@ def in_turn(said: Iterable[Said]) -> list[Said]:
                 continue
             if given and not waiting:
                 end()
+                sources.append(None)  # a part of it
             answer.append(part)
             if isinstance(part, Call):
                 waiting.add(part.id)
@@ -149,8 +164,34 @@ def objects(value: Json) -> list[dict[str, Json]]:
     return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
 
 
+def plain_words(body: Json, roles: Container[str]) -> bool:
+    """Whether a message is a role and a text, or a list of text blocks, and nothing else: several formats say it so."""
+    if not isinstance(body, dict) or body.keys() != {"role", "content"}:
+        return False
+    role, content = body["role"], body["content"]
+    if not isinstance(role, str) or role not in roles:
+        return False
+    if isinstance(content, list):
+        return bool(content) and all(_text_block(block) for block in content)
+    return isinstance(content, str) and bool(content.strip())
+
+
+def _text_block(block: Json) -> bool:
+    known = (
+        isinstance(block, dict) and block.get("type") == "text" and block.keys() <= {"type", "text", "cache_control"}
+    )
+    return known and isinstance(block.get("text"), str) and bool(block["text"].strip())
+
+
 def strings(*values: Json) -> Iterator[str]:
     return (v for v in values if isinstance(v, str))
+
+
+def _worded(one: Said) -> Said:
+    """Without texts that are nothing but white space."""
+    if all(p.text.strip() for p in one.parts if isinstance(p, Text)):
+        return one
+    return Said(one.role, tuple(p for p in one.parts if not isinstance(p, Text) or p.text.strip()))
 
 
 def _over(said: list[Said]) -> list[Said]:
@@ -174,7 +215,7 @@ def _over(said: list[Said]) -> list[Said]:
                 case Result(id, ""):
                     parts[j] = replace(part, text=shown.get(id, ""))
     return [
-        Said(one.role, tuple(p for p in parts if not isinstance(p, Progress)))
+        Said(one.role, tuple(p for p in parts if not isinstance(p, Progress)), one.source)
         for one, parts in zip(said, told, strict=True)
     ]
 

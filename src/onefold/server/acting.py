@@ -79,10 +79,10 @@ def append(desk: AtDesk, who: Asking, session: SessionParam, body: AppendBody) -
     if body.queue:
         if isinstance(body.messages, list):
             raise InvalidMessage(f"session {opened.id!r}: one input is queued at a time, not a list")
-        number = opened.queue(body.messages, format=body.format, key=body.key)
-        return json({"numbers": [number], "duplicate": False})
-    done = opened.append(body.messages, key=body.key, format=body.format, actor=body.actor or who)
-    return json({"numbers": list(done.numbers), "duplicate": done.duplicate})
+        done = opened._queue(body.messages, body.format, body.key)
+    else:
+        done = opened.append(body.messages, key=body.key, format=body.format, actor=body.actor or who)
+    return json({"numbers": list(done.numbers), "duplicate": done.duplicate, "hidden": list(done.hidden)})
 
 
 @router.post("/api/note", response_model=NotedJson, operation_id="note")

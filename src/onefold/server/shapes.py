@@ -360,6 +360,7 @@ class ReportJson(TypedDict):
 class AppendedJson(TypedDict):
     numbers: list[int]
     duplicate: bool
+    hidden: list[int]
 
 
 class NotedJson(TypedDict):
