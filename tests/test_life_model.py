@@ -854,9 +854,10 @@ def the_context_holds_exactly_what_is_visible(life: Life, context: Context) -> N
         assert number in (0, context.segment) or body == life.entries[number].body
     assert list(context.numbers) == life.context()
     tail = life.paired(life.visible(start=life.view.cut), life.last)
-    assert list(context.left_out) == tail.results.get(0, [])
-    alone = {n for n in life.pinned() if life.entries[n].answers}  # of a call that was erased
-    assert life.pinned() - set(verbatim) <= alone
+    alone = {n for n in life.pinned() - set(verbatim) if n < life.view.cut}
+    assert all(life.entries[n].answers for n in alone), "a result of a call that was erased"
+    assert list(context.left_out) == sorted({*tail.results.get(0, []), *alone})
+    assert life.pinned() - set(verbatim) <= {*context.left_out}
 
 
 def no_call_is_without_its_result(life: Life, context: Context) -> None:
