@@ -30,6 +30,7 @@ from onefold.model import MESSAGE, Draft, Header, Ids, Json
 OPENAI_CHAT = "openai-chat"
 PLAIN = "json"
 
+_CHAT_ONLY = frozenset({"tool_calls", "tool_call_id"})
 _SHORT = 1 << 20  # so that no limit on a message's size is near
 
 
@@ -161,6 +162,10 @@ def recognise(body: Json) -> str:
     """The format of a message that came without one, by what only that format has."""
     if not isinstance(body, dict):
         return PLAIN
+    if "role" in body and (
+        not body.keys().isdisjoint(_CHAT_ONLY) or (type(body.get("content")) is str and "type" not in body)
+    ):
+        return OPENAI_CHAT  # as most are that say nothing of their format
     return next((c.name for c in FORMATS.values() if c.recognises(body)), PLAIN)
 
 
