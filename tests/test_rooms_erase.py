@@ -15,6 +15,7 @@ import pytest
 import onefold
 from onefold.agents import erasure
 from onefold.agents.frames import Frames
+from onefold.agents.pages import Kept
 from onefold.agents.wire import parse
 from onefold.errors import SessionNotFound
 from onefold.journal import beside, privacy
@@ -29,12 +30,12 @@ WORD = "quokka7731"
 ALL_KINDS = ("in", "out", "err", "note", "old")
 
 
-def update(there: Place, session: str, **said: Any) -> str:
+def update(there: Place, session: str, method: str = "session/update", **said: Any) -> str:
     """A directive by which the agent says something of its own."""
     own = there.host.rooms[session].process.session
     params = {"sessionId": own, "update": said}
     path = Path(tempfile.mkdtemp()) / "frame"
-    path.write_text(json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}))
+    path.write_text(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}))
     return f"[[raw:{path}]]"
 
 
@@ -70,12 +71,13 @@ async def full_room(there: Place) -> tuple[Client, str]:
     session = next(iter(there.host.rooms))
     plan = update(there, session, sessionUpdate="plan", entries=[{"content": WORD, "status": "pending"}])
     title = update(there, session, sessionUpdate="session_info_update", title=f"about {WORD}")
+    forged = update(there, session, method="onefold/erased", words=WORD)
     echo = update(there, session, sessionUpdate="user_message_chunk", content={"type": "text", "text": WORD})
     await ann.prompt(session, "[[say:a harmless beginning]] [[tool:harmless]]")
     await ann.prompt(
         session,
         f"[[think:hm {WORD}]] [[say:it is {WORD}]] [[tool:{WORD}]] [[call:{WORD}]] [[stderr:{WORD}]] "
-        f"{plan} {title} {echo} [[usage:10]]",
+        f"{plan} {title} {echo} {forged} [[usage:10]]",
     )
     await ann.prompt(session, "[[say:a harmless end]]")
     assert {kind for kind in ALL_KINDS if any(WORD in line for _, line in kept(there, session, kind))} >= {
@@ -568,6 +570,22 @@ def test_of_several_erasures_each_is_carried_out_once(tmp_path: Path) -> None:
             announced = [r for r in records(there, session) if r.kind == ERASED and "numbers" in r.body]
             assert [m["id"] for m in marks if "id" in m] == [r.id for r in announced]
             assert [line for _, line in kept(there, session, "err")] == ["{}"] * 3
+
+    run(work)
+
+
+def test_a_room_that_was_overtaken_by_a_frame_that_is_no_longer_there_goes_on(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            await ann.prompt(session, "[[say:one]]")
+            await asyncio.to_thread(there.host.frames.append(session, [Kept("err", "somebody else's", 1)]).result)
+            assert await asyncio.to_thread(there.host.frames.retain, float("inf")) > 0
+
+            await ann.prompt(session, "[[say:two]]")
+
+            assert ann.said == "onetwo"
 
     run(work)
 
