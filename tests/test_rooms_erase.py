@@ -4,17 +4,20 @@ and whoever died on the way."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import onefold
 from onefold.agents import erasure
 from onefold.agents.frames import Frames
+from onefold.agents.pages import Kept
 from onefold.agents.wire import parse
 from onefold.errors import SessionNotFound
 from onefold.journal import beside, privacy
@@ -22,6 +25,7 @@ from onefold.model import ERASED, INPUT_QUEUED, MESSAGE, Erased, Record
 from onefold.recall import Recall
 from onefold.store import Store
 from tests.acp_clients import Client, Person, Place, Ran, Remote, blocks, is_method, is_update, place, texts
+from tests.test_cli import run as cli
 from tests.test_rooms import messages, records, run
 from tests.test_rooms_hard import attached, kept, numbers
 
@@ -29,12 +33,12 @@ WORD = "quokka7731"
 ALL_KINDS = ("in", "out", "err", "note", "old")
 
 
-def update(there: Place, session: str, **said: Any) -> str:
+def update(there: Place, session: str, method: str = "session/update", **said: Any) -> str:
     """A directive by which the agent says something of its own."""
     own = there.host.rooms[session].process.session
     params = {"sessionId": own, "update": said}
     path = Path(tempfile.mkdtemp()) / "frame"
-    path.write_text(json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}))
+    path.write_text(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}))
     return f"[[raw:{path}]]"
 
 
@@ -70,12 +74,13 @@ async def full_room(there: Place) -> tuple[Client, str]:
     session = next(iter(there.host.rooms))
     plan = update(there, session, sessionUpdate="plan", entries=[{"content": WORD, "status": "pending"}])
     title = update(there, session, sessionUpdate="session_info_update", title=f"about {WORD}")
+    forged = update(there, session, method="onefold/erased", words=WORD)
     echo = update(there, session, sessionUpdate="user_message_chunk", content={"type": "text", "text": WORD})
     await ann.prompt(session, "[[say:a harmless beginning]] [[tool:harmless]]")
     await ann.prompt(
         session,
         f"[[think:hm {WORD}]] [[say:it is {WORD}]] [[tool:{WORD}]] [[call:{WORD}]] [[stderr:{WORD}]] "
-        f"{plan} {title} {echo} [[usage:10]]",
+        f"{plan} {title} {echo} {forged} [[usage:10]]",
     )
     await ann.prompt(session, "[[say:a harmless end]]")
     assert {kind for kind in ALL_KINDS if any(WORD in line for _, line in kept(there, session, kind))} >= {
@@ -572,6 +577,22 @@ def test_of_several_erasures_each_is_carried_out_once(tmp_path: Path) -> None:
     run(work)
 
 
+def test_a_room_that_was_overtaken_by_a_frame_that_is_no_longer_there_goes_on(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            await ann.prompt(session, "[[say:one]]")
+            await asyncio.to_thread(there.host.frames.append(session, [Kept("err", "somebody else's", 1)]).result)
+            assert await asyncio.to_thread(there.host.frames.retain, float("inf")) > 0
+
+            await ann.prompt(session, "[[say:two]]")
+
+            assert ann.said == "onetwo"
+
+    run(work)
+
+
 def test_a_program_that_knows_only_the_library_is_served(tmp_path: Path) -> None:
     """Frames that no room of this process keeps, and a store that has no agent."""
     path = tmp_path / "agent.db"
@@ -598,3 +619,88 @@ def test_a_person_who_may_only_read_is_told_nothing_either(tmp_path: Path) -> No
             assert WORD not in json.dumps(shot)
 
     run(work)
+
+
+# ---------------------------------------------------------------------- files that are in the way
+
+
+def test_frames_that_cannot_be_cleaned_at_once_are_named_and_scrubbed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "agent.db"
+    session, number = _prepared(path)
+    with onefold.open(path) as store:
+        with monkeypatch.context() as large:
+            large.setattr("onefold.agents.frames.WIPE_PAGES", 0)
+            done = store.session(session).erase(number)
+
+        assert not done.wiped
+        assert [one.startswith(f"{path}.frames: ") for one in done.remains] == [True]
+        assert store.scrub()
+    assert files_with_it(tmp_path) == []
+
+
+def test_a_reader_of_the_frames_is_named_and_saying_it_again_completes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onefold.agents.frames.WIPE_PATIENCE", 50)
+    path = tmp_path / "agent.db"
+    session, number = _prepared(path)
+    with onefold.open(path) as store:
+        with contextlib.closing(apsw.Connection(f"{path}.frames")) as reader:
+            reader.execute("begin; select count(*) from pages").fetchall()
+            done = store.session(session).erase(number)
+        again = store.session(session).erase(number)
+
+    assert (done.wiped, again.wiped) == (False, True)
+    assert files_with_it(tmp_path) == []
+
+
+def test_frames_that_are_damaged_are_named_and_the_journal_is_clean_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    session, number = _prepared(path)
+    Path(f"{path}.frames").write_bytes(b"no database, but it has " + WORD.encode())
+    for log in ("-wal", "-shm"):
+        Path(f"{path}.frames{log}").unlink(missing_ok=True)
+
+    with onefold.open(path) as store:
+        done = store.session(session).erase(number)
+
+    assert not done.wiped
+    assert [".frames" in one for one in done.remains] == [True]
+    assert files_with_it(tmp_path) == ["agent.db.frames"]
+
+
+def test_copies_that_onefold_left_are_named_and_go_if_somebody_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "agent[1].db"
+    ours = [tmp_path / f"{path.name}.{end}" for end in ("before-4", "before-5", "part-7f")]
+    others = [tmp_path / name for name in ("agent1.db.before-5", "agent[1].db.bak")]
+    for copy in (*ours, *others):
+        copy.write_text(WORD)
+    with onefold.open(path) as store:
+        session = store.session("s")
+        (number,) = session.append({"role": "user", "content": WORD}).numbers
+
+        named = session.erase(number)
+        removed = session.erase(number, remove_copies=True)
+
+    assert (named.wiped, named.remains) == (False, tuple(map(str, ours)))
+    assert (removed.wiped, removed.remains) == (True, ())
+    assert files_with_it(tmp_path) == sorted(p.name for p in others), "which somebody else made"
+
+
+def test_on_the_command_line_copies_are_named_before_and_after(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    copy = tmp_path / "agent.db.before-5"
+    copy.write_text(WORD)
+    with onefold.open(path) as store:
+        store.session("s").append({"role": "user", "content": WORD})
+
+    kept_it = cli(tmp_path, "erase", "s", "2", "--yes", "--store", path)
+    took_it = cli(tmp_path, "delete", "s", "--yes", "--remove-copies", "--store", path)
+
+    assert "may hold it, and stay without --remove-copies" in kept_it.stdout.replace("\n", " ")
+    assert "still to be found, perhaps, in:" in kept_it.stdout
+    assert "go whole with it" in took_it.stdout.replace("\n", " ")
+    assert "still to be found" not in took_it.stdout
+    assert not copy.exists()

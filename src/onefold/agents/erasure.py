@@ -46,6 +46,11 @@ def frames_of(key: str | None) -> tuple[int, int] | None:
     return int(first), int(last)
 
 
+def stone(session: str) -> str:
+    """What stands in the place of a frame that was erased."""
+    return text(notification(ERASED_FRAME, {"sessionId": session}))
+
+
 @dataclass(slots=True)
 class Gone:
     """What was erased in a session, as far as frames are concerned. It is a frames' `Erasure`."""
@@ -74,8 +79,8 @@ class Gone:
         frame = _told(row.kind, row.text)
         if frame is None:
             return
-        if frame.method == ERASED_FRAME:
-            self.is_done = self.is_done or frame.params.get("id") == self.id
+        if row.kind == "note":
+            self.is_done = self.is_done or (frame.method == ERASED_FRAME and frame.params.get("id") == self.id)
         elif first is not None:
             call = frame.update.get("toolCallId")
             if frame.update.get("sessionUpdate") in _CALLS and isinstance(call, str):
@@ -92,11 +97,11 @@ class Gone:
         frame = _told(kind, said)
         if frame is None:
             return _NOTHING
-        if frame.method == ERASED_FRAME:
+        if said == stone(self.session) or (kind == "note" and frame.method == ERASED_FRAME):
             return said
         params = self._left_of_note(frame, record) if kind == "note" else self._left_of_update(frame, number)
         if params is None:
-            return text(notification(ERASED_FRAME, {"sessionId": self.session}))
+            return stone(self.session)
         return said if params is frame.params else text(notification(frame.method or "", params))
 
     def _left_of_update(self, frame: Frame, number: int) -> dict[str, Json] | None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from onefold.agents.book import Book
-from onefold.agents.erasure import ERASED_FRAME
+from onefold.agents.erasure import ERASED_FRAME, stone
 from onefold.agents.folding import Folding, Whole
 from onefold.agents.frames import Frames, Overtaken
 from onefold.agents.members import Member, Members, Told
@@ -147,13 +147,16 @@ class Tape:
         kept says nothing of it any more, what waits for clients is taken back, and all are told."""
         session = self._book.session
         told: list[tuple[Frame, int]] = []
+        last = await self._in_thread(partial(self._frames.last, session))
         while rows := await self._in_thread(partial(self._frames.read, session, self.last, PAGE)):
             self.last = rows[-1].number
-            told += [(f, row.number) for row in rows if ERASED_FRAME in row.text for f in parse(row.text)]
+            marks = [row for row in rows if row.kind == "note" and ERASED_FRAME in row.text]
+            told += [(frame, row.number) for row in marks for frame in parse(row.text)]
+        self.last = max(self.last, last)  # some may have been forgotten meanwhile
         gone = await self._in_thread(self._book.gone)
         for i, row in enumerate(self._rows) if gone is not None else ():
             left = gone.left(*row)  # type: ignore[union-attr]
-            if ERASED_FRAME in left and left != row.text:
+            if left == stone(session):
                 self._after[i] = _nothing
             self._rows[i] = row._replace(text=left)
         for member in self._members:
@@ -170,7 +173,7 @@ class Tape:
             rows := await self._in_thread(partial(self._frames.read, self._book.session, after, PAGE))
         ):
             after = rows[-1].number
-            erased |= {row.number for row in rows if ERASED_FRAME in row.text}
+            erased |= {row.number for row in rows if row.text == stone(self._book.session)}
         member.outbox.take_back(erased)
 
     # ------------------------------------------------------------------ what goes into the journal
