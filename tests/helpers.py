@@ -22,9 +22,11 @@ from types import TracebackType
 from typing import Any
 from unittest import mock
 
-from onefold import Policy, Record, Session, Store
+from onefold import Context, Policy, Record, Session, Store
 from onefold.journal.process import Whereabouts
 from onefold.journal.seam import Transaction
+from onefold.messages import codec
+from onefold.messages.frame import EARLIER
 from onefold.model import Json, system_clock
 from proof.operations import talk
 
@@ -36,6 +38,14 @@ LONGEST = 100
 
 _RUN = "from tests.helpers import run_child; run_child()"
 _END = object()
+
+
+def said_in(context: Context) -> tuple[list[Json], int]:
+    """The messages of a context and their size, without the line that stands before a model's words at its head."""
+    line = {"role": "user", "content": EARLIER}
+    if context.messages[:1] != [line]:
+        return context.messages, context.tokens
+    return context.messages[1:], context.tokens - codec("openai-chat").header(line).tokens
 
 
 class Clock:

@@ -155,7 +155,9 @@ def openai_responses(items: list[Json]) -> Verdict:
             verdict.unless(item["call_id"] in made, f"an output of {item['call_id']!r}, which no call before it made")
             given.append(item["call_id"])
         elif kind == "reasoning":
-            goes_on = behind is not None and (behind.get("type") in ("reasoning", "function_call") or _answers(behind))
+            goes_on = behind is not None and (
+                str(behind.get("type")).endswith(("reasoning", "_call")) or _answers(behind)
+            )
             verdict.unless(goes_on, "reasoning without what it led to")
     for ids in (made, given, [i["id"] for i in items if i.get("id")]):
         verdict.unless(len({*ids}) == len(ids), f"an id twice among {ids}")

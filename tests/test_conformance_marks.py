@@ -9,11 +9,9 @@ import pytest
 
 from onefold import Context, InvalidMessage, Material, OnefoldError, Session, Store, TooLarge
 from onefold.journal.contract import Journal
-from onefold.messages import codec
-from onefold.messages.frame import EARLIER
 from proof.operations import talk
 from tests.conftest import NOON, running, said
-from tests.helpers import contents, counted
+from tests.helpers import contents, counted, said_in
 from tests.test_conformance_engine import Counting
 from tests.test_conformance_undo import fold, looked, nothing_changes
 from tests.test_groups_and_plan import answer, calls, result, system, user
@@ -34,8 +32,7 @@ def notes_of(context: Context) -> str:
 def weighed(session: Session) -> Context:
     """The context, which has to be as large as the session thinks it is."""
     context = session.context()
-    made_up = context.messages[:1] if context.messages[0]["content"] == EARLIER else []
-    assert session.state.tokens == context.tokens - sum(codec("openai-chat").header(m).tokens for m in made_up)
+    assert session.state.tokens == said_in(context)[1]
     return context
 
 

@@ -15,7 +15,7 @@ from tests.conftest import CountedIds, StoppedClock
 
 # ---------------------------------------------------------------------- what each format's messages look like
 
-words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).filter(lambda t: bool(t.strip()))
+words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).map(str.strip).filter(bool)
 ids = st.from_regex(r"[a-z]{2,4}_[a-z0-9]{4,8}", fullmatch=True)
 some = st.dictionaries(st.sampled_from(["query", "path", "n"]), words | st.integers(), max_size=2)
 cache = st.sampled_from([{}, {"cache_control": {"type": "ephemeral"}}])
@@ -67,7 +67,7 @@ def anthropic_message(role: str, own: st.SearchStrategy[Json]) -> st.SearchStrat
     return made(role=st.just(role), content=blocks)
 
 
-plain = made(role=st.sampled_from(["user", "assistant"]), content=words.map(str.strip))
+plain = made(role=st.sampled_from(["user", "assistant"]), content=words)
 text_blocks = made(role=st.just("user"), content=st.lists(texts, min_size=1, max_size=2))
 
 item = {"status": "completed"}
