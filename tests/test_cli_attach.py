@@ -19,6 +19,7 @@ import onefold
 from onefold import Session
 from onefold.cli.options import WrongUse
 from onefold.cli.remote import NotReached, Remote
+from onefold.server.tokens import Tokens
 from tests.conftest import said
 from tests.helpers import quick
 from tests.serving import PATIENCE, TOKEN, Served, free_port
@@ -220,6 +221,23 @@ def test_plain_http_goes_to_this_machine_and_where_it_is_allowed(monkeypatch: py
 def _attached(*args: str) -> tuple[int, str, str]:
     with Attached(*args) as terminal:
         return terminal.end()
+
+
+def test_a_token_that_is_revoked_meanwhile_ends_it_at_once(file: str, tmp_path: Path) -> None:
+    """L11: it is not told to come again, and so does not."""
+    tokens = Tokens(tmp_path / "onefold" / "tokens.json")
+    passing, _ = tokens.new("passing", ["read"])
+    with (
+        Served(file, tmp_path) as server,
+        Attached("s", "--url", server.url, "--history", "all", "--json", token=passing) as terminal,
+    ):
+        assert terminal.record()["number"] == 1
+        tokens.revoke("passing")
+        code, _, err = terminal.end()
+
+    assert code == 2
+    assert "the token does not count there" in err
+    assert "going on" not in err
 
 
 def test_a_number_beyond_the_end_is_refused(file: str) -> None:

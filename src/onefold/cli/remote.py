@@ -109,6 +109,8 @@ class Remote:
                                 f"session {session!r} at {self.url} ends at #{event.data['last']} now, and numbers "
                                 "seen before no longer count: the store was restored from a backup. Attach again"
                             )
+                        case "refused":  # which it would be told again, and again
+                            raise self._refused(401, json.dumps(event.data).encode(), session)
                         case "resume":
                             break
                 why = "the server ended the stream"
