@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import re
 import sqlite3
 import subprocess
 import sys
@@ -435,6 +436,55 @@ def test_a_terminal_is_not_attacked_by_a_session_either(tmp_path: Path) -> None:
     assert done.returncode == 0, seen
     assert r"\ud800, red \x1b[31m, back \u202e" in seen
     assert "\x1b[31m" not in seen
+
+
+HOSTILE = "".join(map(chr, (*range(0x20), *range(0x7E, 0xA1), 0x61C, *range(0x200D, 0x2010), *range(0x2027, 0x2030))))
+HOSTILE += "\u2065\u2066\u2067\u2068\u2069\u206a\ufeff \\u202e \U0001f600 ä \u4e2d"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", "odd", "--json"],
+        ["context", "odd", "--json"],
+        ["search", "needle", "--json"],
+        ["sessions", "--json"],
+        ["export", "odd"],
+        ["export", "--all"],
+    ],
+    ids=" ".join,
+)
+def test_json_on_a_terminal_does_not_act_on_it_and_says_the_same(tmp_path: Path, arguments: list[str]) -> None:
+    """L5: a C1 control is an escape sequence in one byte, and an override turns the rest of the line around. In a pipe
+    every byte is as it always was."""
+    with onefold.open(tmp_path / "odd.db") as opened:
+        opened.session("odd").append({"role": "user", "content": f"needle {HOSTILE}"})
+    command = [sys.executable, "-m", "onefold", *arguments, "--store", "odd.db"]
+    parent, child = pty.openpty()
+
+    piped = subprocess.run(command, cwd=tmp_path, env=clean(tmp_path), capture_output=True, check=True)
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=clean(tmp_path, TERM="xterm"), stdout=child, stderr=subprocess.PIPE
+    ) as shown:  # fmt: skip
+        os.close(child)
+        seen = b""
+        with contextlib.suppress(OSError):  # a terminal that nobody writes to any more
+            while part := os.read(parent, 65536):
+                seen += part
+        shown.communicate(timeout=60)
+    os.close(parent)
+
+    text = seen.decode().replace("\r\n", "\n")
+    assert re.findall("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]", text) == []
+    assert shown.returncode == 0
+    if arguments[0] == "export":
+        assert [json.loads(line) for line in text.splitlines()] == [
+            json.loads(line) for line in piped.stdout.decode().split("\n")[:-1]
+        ]
+    else:
+        assert json.loads(text) == json.loads(piped.stdout)
+    if arguments[0] in ("show", "context", "export"):
+        assert "\u202e".encode() in piped.stdout
 
 
 def test_a_terminal_that_knows_only_ascii_gets_everything_spelled_out(store: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -16,7 +17,9 @@ import pytest
 
 import onefold
 from onefold import Session
+from onefold.cli.options import WrongUse
 from onefold.cli.remote import NotReached, Remote
+from onefold.server.tokens import Tokens
 from tests.conftest import said
 from tests.helpers import quick
 from tests.serving import PATIENCE, TOKEN, Served, free_port
@@ -180,6 +183,61 @@ def test_what_cannot_be_followed_is_said_and_ends_with_2(file: str, tmp_path: Pa
             assert (code, out) == (2, "")
             assert words in err
             assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("stdio", [[], ["--stdio"]])
+@pytest.mark.parametrize("url", ["agents.example.org:8642", "http://192.0.2.7", "HTTP://[2001:db8::7]:80/at"])
+def test_a_token_does_not_go_to_another_machine_by_plain_http(url: str, stdio: list[str]) -> None:
+    """L4: whoever is on the way would have it. Nobody is even asked where the machine is."""
+    code, _, err = _attached("s", "--url", url, *stdio)
+
+    assert code == 2
+    assert "by plain http the token and what is said can be read on the way; nothing was sent" in err
+    assert "https://" in err
+    assert "--allow-http" in err
+    with pytest.raises(WrongUse, match="plain http"):
+        Remote(url, TOKEN)
+
+
+def test_plain_http_goes_to_this_machine_and_where_it_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[tuple[str, int | None]] = []
+
+    def request(connection: http.client.HTTPConnection, *_: Any, headers: dict[str, str]) -> None:
+        heard.append((connection.host, connection.port))
+        assert headers["Authorization"] == f"Bearer {TOKEN}"
+        raise OSError("nobody is there")
+
+    monkeypatch.setattr(http.client.HTTPConnection, "request", request)
+    for remote in (
+        *(Remote(url, TOKEN) for url in ("localhost:1", "http://127.8.9.1:2", "http://[::1]:3", "https://192.0.2.7")),
+        Remote("http://192.0.2.7:4", TOKEN, allow_http=True),
+    ):
+        with pytest.raises(NotReached):
+            remote.get("/api/attach")
+
+    assert heard == [("localhost", 1), ("127.8.9.1", 2), ("::1", 3), ("192.0.2.7", 443), ("192.0.2.7", 4)]
+
+
+def _attached(*args: str) -> tuple[int, str, str]:
+    with Attached(*args) as terminal:
+        return terminal.end()
+
+
+def test_a_token_that_is_revoked_meanwhile_ends_it_at_once(file: str, tmp_path: Path) -> None:
+    """L11: it is not told to come again, and so does not."""
+    tokens = Tokens(tmp_path / "onefold" / "tokens.json")
+    passing, _ = tokens.new("passing", ["read"])
+    with (
+        Served(file, tmp_path) as server,
+        Attached("s", "--url", server.url, "--history", "all", "--json", token=passing) as terminal,
+    ):
+        assert terminal.record()["number"] == 1
+        tokens.revoke("passing")
+        code, _, err = terminal.end()
+
+    assert code == 2
+    assert "the token does not count there" in err
+    assert "going on" not in err
 
 
 def test_a_number_beyond_the_end_is_refused(file: str) -> None:

@@ -80,10 +80,10 @@ def test_it_writes_no_record_and_without_an_index_no_file(path: Path) -> None:
         records = [[*store.session(s).read()] for s in ("talk", "other")]
     before = files()
 
-    with server(path, "--no-index") as ask:
+    with server(path, "--all-sessions", "--no-index") as ask:
         assert "8081" in ask("tools/call", name="recall_search", arguments={"query": "port 8081"})
         assert not any(name.endswith(".search") for name in files())
-    with server(path) as ask:
+    with server(path, "--all-sessions") as ask:
         assert "8081" in ask("tools/call", name="recall_search", arguments={"query": "port 8081"})
 
     assert files() - before <= {"agent.db.search"}
@@ -92,7 +92,7 @@ def test_it_writes_no_record_and_without_an_index_no_file(path: Path) -> None:
 
 
 def test_it_sees_what_is_said_while_it_runs(path: Path) -> None:
-    with server(path) as ask, onefold.open(path) as store:
+    with server(path, "--all-sessions") as ask, onefold.open(path) as store:
         assert "Nothing was found" in ask("tools/call", name="recall_search", arguments={"query": "zebra"})
 
         store.session("talk").append(user("a zebra"))
@@ -108,6 +108,18 @@ def test_an_unknown_session_is_refused_at_the_start(tmp_path: Path, path: Path) 
 
     assert (done.returncode, done.stdout) == (2, "")
     assert "no session 'nobody'" in done.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--session", "talk", "--all-sessions")])
+def test_which_sessions_it_may_look_into_has_to_be_said(tmp_path: Path, path: Path, options: tuple[str, ...]) -> None:
+    """L9: an agent that is given the command as it is sees nothing of what others said."""
+    done = subprocess.run(
+        [sys.executable, *command(path, *options)], input=b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}\n',
+        env=clean(tmp_path), capture_output=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"--session, or all of them with --all-sessions" in done.stderr
 
 
 # ---------------------------------------------------------------------- a client that breaks every rule
@@ -245,7 +257,7 @@ def test_what_breaks_inside_is_an_error_for_the_client_and_the_server_goes_on(
 
 
 def test_the_server_outlives_garbage_endless_lines_and_text_that_is_no_utf8(path: Path) -> None:
-    with server(path) as ask:
+    with server(path, "--all-sessions") as ask:
         assert ask.line(b"\x00garbage")["error"]["code"] == -32700
         assert ask.line(b"\n" + b"x" * (2 * LONGEST + 5))["error"]["code"] == -32600
         odd = ask("tools/call", name="recall_read", arguments={"first": 3, "last": 3, "session": "talk"})

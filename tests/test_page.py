@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect, sy
 
 import onefold
 from onefold.model import Json, system_clock
+from onefold.server.tokens import Tokens
 from tests.helpers import Child
 from tests.page_server import fill
 from tests.page_story import MAIN, POLICY, tell
@@ -739,6 +740,46 @@ def test_everything_can_be_done_with_the_keyboard_alone(shown: Shown, served: Se
     expect(page.locator("h1")).to_have_text("Compactions")
     keys.press("Escape")
     expect(page.locator("h1")).to_have_text("Sessions")
+
+
+@pytest.mark.parametrize("name", ["constructor", "__proto__", "toString", "hasOwnProperty", "session", "nowhere"])
+def test_an_address_that_names_no_view_shows_the_list(shown: Shown, name: str) -> None:
+    """L11: what every object has is no view. The fixture complains about errors."""
+    shown.page.goto(f"{shown.served.url}/#/health")
+    expect(shown.page.locator("h1")).to_have_text("Health")
+
+    shown.page.goto(f"{shown.served.url}/#/{name}")
+
+    expect(shown.page.locator("h1")).to_have_text("Sessions")
+    expect(shown.page.locator("#live")).to_have_text("live")
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["followed", "cut off"])
+def test_a_page_whose_token_is_revoked_says_so_and_asks_no_more(browser: Browser, served: Served, cut: bool) -> None:
+    """L11: whether it is told, or comes again and is refused."""
+    tokens = Tokens(Path(served.address).parent / "tokens")
+    secret, _ = tokens.new("passing", ["read"])
+    context = browser.new_context(viewport=DESK)
+    page = context.new_page()
+    page.clock.install()
+    page.goto(f"{served.url}/?token={secret}")
+    lamp = page.locator("#live")
+    expect(lamp).to_have_text("live")
+    if cut:
+        context.set_offline(True)
+        page.goto(f"{served.url}/#/compactions")
+        expect(lamp).to_have_text("reconnecting")
+
+    tokens.revoke("passing")
+    context.set_offline(False)
+
+    expect(lamp).to_have_text("token no longer valid", timeout=20_000)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.clock.fast_forward("10:00")
+    page.evaluate("fetch('static/icon.svg')")  # behind whatever the page may have asked for
+    assert [url.rpartition("/")[2] for url in asked] == ["icon.svg"]
+    context.close()
 
 
 def test_a_lost_server_is_said_to_be_lost(shown: Shown, served: Served) -> None:

@@ -21,7 +21,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from onefold.server import bodies
+from onefold.server import bodies, guard, refusals
 from onefold.server.connections import bounded
 from onefold.server.guard import SCOPE_OF, Guard, ListeningRefused, check_listening, scope_for
 from onefold.server.origins import Names, Place
@@ -1120,4 +1120,34 @@ def test_revoking_a_token_ends_what_it_has_open(live: Live) -> None:
 
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1008
+    assert "no longer counts" in closed.value.rcvd.reason
+    assert re.search(rb'event: refused\ndata: {"error":{.*no longer counts', seen)
     assert status_of(live.ask("GET /api/sessions HTTP/1.1")) == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [("/api/events", b"data: 1\n\n", True), ("/api/events", b"data: {", False), ("/api/export", b"{}\n\n", False)],
+)
+def test_half_an_event_is_not_made_whole_by_word_of_a_revoked_token(path: str, body: bytes, told: bool) -> None:
+    """L11: a client would take the one for the end of the other. And what is no stream of events gets none."""
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def run() -> None:
+        answer = guard._Answer({"type": "http", "path": path}, _nothing, send)
+        await answer.send({"type": "http.response.start", "status": 200})
+        await answer.send({"type": "http.response.body", "body": body, "more_body": True})
+        await answer.refuse(refusals.revoked())
+
+    asyncio.run(run())
+
+    assert sent[-1]["more_body"] is False
+    assert sent[-1]["body"].startswith(b"event: refused\n" if told else b"")
+    assert bool(sent[-1]["body"]) == told
+
+
+async def _nothing() -> Message:
+    raise AssertionError("nothing is asked for")

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 import onefold
@@ -354,6 +354,24 @@ def test_who_may_only_read_starts_no_agent(server: Server) -> None:
 
     assert refused.value.code == FORBIDDEN
     assert len(server.get("rooms").json()["rooms"]) == before
+
+
+@pytest.mark.parametrize("path", ["acp?agent=scripted", "api/live"])
+def test_who_is_let_in_no_more_is_told_so_and_not_to_come_again(server: Server, path: str) -> None:
+    """L11: 1012 means come again, which a client would do for ever."""
+    tokens = Tokens(Path(server.served.store).parent / "onefold" / "tokens.json")
+    passing, _ = tokens.new("passing", ["read", "write"])
+    there = f"ws{server.served.url.removeprefix('http')}/{path}"
+    with connect(there, additional_headers={"Authorization": f"Bearer {passing}"}) as socket:
+        if path == "api/live":
+            assert json.loads(socket.recv(timeout=PATIENCE))["event"] == "hello"
+        tokens.revoke("passing")
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(timeout=PATIENCE)
+
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1008
+    assert "this token no longer counts" in closed.value.rcvd.reason
 
 
 def test_one_who_watches_is_asked_nothing_and_hears_everything(server: Server, room: tuple[str, Client]) -> None:

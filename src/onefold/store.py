@@ -14,7 +14,7 @@ from onefold.compaction.run import Runner
 from onefold.compaction.summarizers import Summarizer
 from onefold.errors import SessionNotFound, StoreDamaged, StoreError
 from onefold.journal import marks, privacy
-from onefold.journal.beside import forget, is_folder
+from onefold.journal.beside import forget, has_files, is_folder
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryBackend
 from onefold.journal.refusals import check_name
@@ -214,19 +214,25 @@ def open(
     clock: Clock = system_clock,
     ids: Ids = random_id,
     agent: str | None = None,
+    group: bool = False,
 ) -> Store:
     """Opens a store: `agent.db` or `sqlite:PATH` for SQLite, `sessions/` or `files:PATH` for plain files,
-    `postgresql://…` for a server, `memory:` for tests."""
+    `postgresql://…` for a server, `memory:` for tests.
+
+    Files are made for their owner alone, whatever the umask. `group=True` makes a new store for the group of its folder
+    as well; one that is there keeps the modes that it has."""
     text = str(address)
     backend: Backend
+    if group and not has_files(text):
+        raise StoreError(f"{text} has no files that a group could use; leave out `group`")
     if text == "memory:":
         backend = MemoryBackend(clock=clock)
     elif text.startswith(("postgresql://", "postgres://")):
         backend = _postgres(text, create=create, clock=clock, ids=ids)
     elif is_folder(text):
-        backend = _files(text.removeprefix("files:"), create=create, clock=clock, ids=ids)
+        backend = _files(text.removeprefix("files:"), create=create, clock=clock, ids=ids, group=group)
     else:
-        backend = SqliteBackend(text.removeprefix("sqlite:"), create=create, clock=clock, ids=ids)
+        backend = SqliteBackend(text.removeprefix("sqlite:"), create=create, clock=clock, ids=ids, group=group)
     return Store(backend, summarizer=summarizer, policy=policy, ids=ids, agent=agent)
 
 
@@ -239,10 +245,10 @@ def _postgres(address: str, *, create: bool, clock: Clock, ids: Ids) -> Backend:
     return PostgresBackend(address, create=create, clock=None if clock is system_clock else clock, ids=ids)
 
 
-def _files(path: str, *, create: bool, clock: Clock, ids: Ids) -> Backend:
+def _files(path: str, *, create: bool, clock: Clock, ids: Ids, group: bool) -> Backend:
     """A store of plain files, one folder a session."""
     try:
         from onefold.journal.files import FilesBackend
     except ModuleNotFoundError as error:
         raise StoreError(f"a store of plain files needs {error.name}: pip install 'onefold[files]'") from error
-    return FilesBackend(path, create=create, clock=clock, ids=ids)
+    return FilesBackend(path, create=create, clock=clock, ids=ids, group=group)

@@ -27,6 +27,7 @@ import orjson
 
 from onefold.agents.pages import LARGE, Kept, Numbered, packed, page, pages, unpacked
 from onefold.errors import OutcomeUnknown, SessionNotFound, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
+from onefold.journal.permissions import make_beside
 from onefold.journal.sqlite.engine import check_library
 from onefold.journal.sqlite.place import check_place
 from onefold.model import Clock, system_clock
@@ -311,7 +312,8 @@ class Frames:
     # ------------------------------------------------------------------ connections
 
     def _connect(self) -> apsw.Connection:
-        connection = apsw.Connection(str(self._path))
+        make_beside(self._path)
+        connection = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(BUSY)
         connection.execute("pragma synchronous = full")
         connection.execute("pragma secure_delete = on")  # what is removed leaves no trace in free pages

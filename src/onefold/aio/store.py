@@ -125,13 +125,22 @@ def open(
     clock: Clock = system_clock,
     ids: Ids = random_id,
     agent: str | None = None,
+    group: bool = False,
 ) -> Opening[Store]:
     """Opens a store: `agent.db` or `sqlite:PATH` for SQLite, `memory:` for tests.
 
     `async with onefold.aio.open("agent.db") as store: …`, or `store = await onefold.aio.open("agent.db")`.
     """
     opened = partial(
-        sync.open, address, create=create, summarizer=summarizer, policy=policy, clock=clock, ids=ids, agent=agent
+        sync.open,
+        address,
+        create=create,
+        summarizer=summarizer,
+        policy=policy,
+        clock=clock,
+        ids=ids,
+        agent=agent,
+        group=group,
     )
     return Opening(partial(_open, opened))
 

@@ -40,6 +40,9 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     history: Annotated[
         History, typer.Option("--history", help="Begin with the current segment, with everything, or with what comes.")
     ] = "segment",
+    allow_http: Annotated[
+        bool, typer.Option("--allow-http", help="Speak to another machine without TLS: the network is safe.")
+    ] = False,
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Join its agent's room: speak ACP here, for an editor.")
     ] = False,
@@ -51,7 +54,8 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     Works on a store of this machine, or with --url on a server, here or elsewhere. Prints a line for each record as it
     is written, by whatever process: messages, turns, and a compaction as one line that says what was folded. A line to
     a server that is cut is taken up again where it was, without a gap or a repeat. With --json, one object a line. If
-    the session is deleted meanwhile, the exit code is 1; if it cannot be followed at all, 2.
+    the session is deleted meanwhile, the exit code is 1; if it cannot be followed at all, 2. To another machine it
+    speaks https only, unless --allow-http is given: a token that goes by plain http can be read on the way.
 
     With --stdio it joins the room of an agent that a server runs: the Agent Client Protocol on standard input and
     output, so that an editor which starts a command shares the agent with everybody else.
@@ -69,14 +73,14 @@ def command(  # noqa: PLR0917  a parameter here is an option there
 
         if server is None:
             raise WrongUse("--stdio joins a server that runs the agent; name it with --url or ONEFOLD_URL")
-        bridge(server, token or os.environ.get("ONEFOLD_TOKEN") or None, session)
+        bridge(server, token or os.environ.get("ONEFOLD_TOKEN") or None, session, allow_http=allow_http)
         return
     out = Screen(json=json)
     try:
         if server is not None:
             from onefold.cli.remote import Remote
 
-            remote = Remote(server, token or os.environ.get("ONEFOLD_TOKEN") or None)
+            remote = Remote(server, token or os.environ.get("ONEFOLD_TOKEN") or None, allow_http=allow_http)
             _print(out, _there(remote, session, after, history))
         else:
             with open_store(store) as opened:

@@ -13,6 +13,7 @@ import typer
 from onefold.cli.options import StoreOption, WrongUse, open_store
 from onefold.cli.output import as_json, count, line_on_stderr, listed, plain, raw, refuse, send
 from onefold.errors import SessionNotFound
+from onefold.journal.permissions import new_text
 from onefold.journal.walk import walk
 from onefold.messages import encode
 from onefold.session import Session
@@ -155,7 +156,7 @@ def _sink(out: Path | None) -> Iterator[Callable[[str], object]]:
         send()
         return
     try:
-        file = out.open("x", encoding="utf-8", newline="\n")
+        file = new_text(out)
     except FileExistsError:
         refuse(f"{out} exists already; choose another name, an export overwrites nothing")
     except OSError as error:

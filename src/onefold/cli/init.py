@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import stat
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +16,10 @@ from onefold.cli.options import JsonOption, StoreOption, WrongUse, config_path, 
 from onefold.cli.output import as_json, refuse, safe, say
 from onefold.errors import StoreError
 from onefold.journal.beside import OWN, is_folder, path_of
+from onefold.journal.permissions import make_folder, new_text
 from onefold.messages import encode
+
+_FOR_A_GROUP = stat.S_ISGID | stat.S_IRWXG
 
 _CONFIG = """\
 # Settings of onefold. An option or a variable goes before what stands here; see `onefold --help`.
@@ -30,6 +35,7 @@ def command(
         str | None, typer.Argument(metavar="[PATH]", help="Where to make the store.", show_default=False)
     ] = None,
     config: Annotated[bool, typer.Option("--config", help="Write a config file that names the store.")] = False,
+    group: Annotated[bool, typer.Option("--group", help="Let the group of its files use it as well.")] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -38,6 +44,9 @@ def command(
     Prints what was made and what to do next. Without PATH it makes the store that every command would use; see
     `onefold --help`. With --config it also writes the config file, unless there is one. It overwrites nothing: what is
     there stays as it is, and if nothing is left to make, the exit code is 1.
+
+    A store is for its owner alone, whatever the umask: files have mode 600. With --group it is for the group of its
+    folder too (660), and so is everything that is made beside it later.
 
     \b
     Examples:
@@ -48,7 +57,7 @@ def command(
         raise WrongUse("PATH and --store both name the store; give one of them")
     settings = config_path()
     address = _address(path or store, settings if config else None)
-    made = _make(address)
+    made = _make(address, group=group)
     wrote = config and _write(settings, address)
     if json:
         names = {"store": address, "made": made, "config": str(settings) if config else None, "config_made": wrote}
@@ -63,6 +72,8 @@ def command(
         say(f"wrote the config file {safe(str(settings))}, which names it")
     elif config:
         say(f"{safe(str(settings))} is there already, and stays as it is", style="yellow")
+    if group and made:
+        _print_group(path_of(address))
     _print_next(address)
 
 
@@ -73,15 +84,15 @@ def _address(given: str | None, settings: Path | None) -> str:
     return locate(given)
 
 
-def _make(address: str) -> bool:
+def _make(address: str, *, group: bool) -> bool:
     """Makes the store, unless it is there. True if it was not."""
     if address == "memory:":
         raise StoreError("a store in memory is seen by its own process only; name a file")
     file = path_of(address)
     there = file.joinpath(OWN).is_dir() if is_folder(address) else file.exists()
     if file == default_store():
-        file.parent.mkdir(parents=True, exist_ok=True)  # of any other path, a missing folder is more likely a mistake
-    onefold.open(address, create=not there).close()
+        make_folder(file.parent)  # of any other path, a missing folder is more likely a mistake
+    onefold.open(address, create=not there, group=group and not there).close()
     return not there
 
 
@@ -89,12 +100,21 @@ def _write(settings: Path, address: str) -> bool:
     """Writes the config file, unless there is one. True if there was none."""
     store = f"{path_of(address).absolute()}{'/' if is_folder(address) else ''}"
     try:
-        settings.parent.mkdir(parents=True, exist_ok=True)
-        with settings.open("x", encoding="utf-8") as file:
+        make_folder(settings.parent)
+        with new_text(settings) as file:
             file.write(_CONFIG.format(store=_quoted(store)))
     except FileExistsError:
         return False
     return True
+
+
+def _print_group(file: Path) -> None:
+    """What is left to do for a group: SQLite makes its log anew, and as whose depends on the folder."""
+    folder = file if file.is_dir() else file.absolute().parent
+    if folder.stat().st_mode & _FOR_A_GROUP == _FOR_A_GROUP:
+        return
+    name = safe(shlex.quote(str(folder)))
+    say(f"its group cannot use it yet: chgrp GROUP {name} && chmod 2770 {name}", style="yellow")
 
 
 def _quoted(text: str) -> str:

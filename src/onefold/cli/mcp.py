@@ -8,15 +8,16 @@ from typing import Annotated
 
 import typer
 
-from onefold.cli.options import StoreOption, open_store
+from onefold.cli.options import StoreOption, WrongUse, open_store
 from onefold.recall import Follower, Recall, Tools
 
 
 def command(
     session: Annotated[
         str | None,
-        typer.Option("--session", metavar="SESSION", help="This session only; without it, all.", show_default=False),
+        typer.Option("--session", metavar="SESSION", help="The session it may look into.", show_default=False),
     ] = None,
+    all_sessions: Annotated[bool, typer.Option("--all-sessions", help="It may look into every session.")] = False,
     index: Annotated[
         bool, typer.Option("--index/--no-index", help="Keep an index beside the store, or read the journal each time.")
     ] = True,
@@ -28,10 +29,15 @@ def command(
     recall_search, recall_read and recall_expand. No record is ever written; the one file that it writes is the index
     beside the store, STORE.search, and with --no-index not even that. It ends when its client does.
 
+    An agent sees the session that --session names, and no argument of a tool leads out of it. It sees what was said in
+    others only if you say so, with --all-sessions.
+
     \b
     Example, as the command of a server in a client's settings:
       onefold mcp --session my-session --store /path/to/agent.db
     """
+    if (session is None) != all_sessions:
+        raise WrongUse("name the session that may be looked into with --session, or all of them with --all-sessions")
     from onefold.recall.mcp import Server
 
     with open_store(store) as opened:

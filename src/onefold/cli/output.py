@@ -47,6 +47,10 @@ def _spelled(found: re.Match[str]) -> str:
     return names.get(code) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
+def _escape(found: re.Match[str]) -> str:
+    return found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}"
+
+
 @cache
 def console(*, stderr: bool = False) -> Console:
     """The terminal, with colour if it is one; a pipe gets every line whole, whatever its length."""
@@ -77,9 +81,10 @@ def on_terminal() -> bool:
 
 
 def raw(text: str) -> None:
-    """Text for programs, on stdout, as UTF-8 whatever the terminal's encoding is."""
+    """Text for programs, on stdout, as UTF-8 whatever the terminal's encoding is. It is JSON, or ids: what a terminal
+    could act on is sent to one as JSON's own escapes, which mean the same. A pipe gets it as it is."""
     try:
-        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.write((_UNSAFE.sub(_escape, text) if on_terminal() else text).encode())
     except BrokenPipeError:
         _reader_left()
 

@@ -10,11 +10,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 from onefold.cli.options import WrongUse
 from onefold.errors import Moved, OnefoldError, SessionNotFound
 from onefold.model import Header, Json, Record
+from onefold.server.origins import is_loopback
 
 SILENCE = 50.0
 """Seconds after which a line that says nothing is taken for cut: a server gives a sign of life every 15."""
@@ -47,19 +48,36 @@ def _pause(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
+def address(url: str, *, allow_http: bool) -> SplitResult:
+    """The address of a server. One of another machine without TLS is refused unless it is allowed: everybody on the way
+    could read the token, and what is said."""
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise WrongUse(f"{url!r} is no address of a server; write it as http://127.0.0.1:8642")
+    try:
+        port = parts.port
+    except ValueError:
+        raise WrongUse(f"{url!r} has no port that there is; write it as http://127.0.0.1:8642") from None
+    if parts.scheme == "http" and not is_loopback(parts.hostname) and not allow_http:
+        at = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        raise WrongUse(
+            f"{parts.hostname} is another machine, and by plain http the token and what is said can be read on the "
+            f"way; nothing was sent. Write https://{at}{'' if port is None else f':{port}'}, if it has TLS, or give "
+            "--allow-http if the network itself is safe"
+        )
+    return parts
+
+
 class Remote:
     """One server. Nothing is kept open between calls but the stream that is followed."""
 
-    def __init__(self, url: str, token: str | None, *, pause: Callable[[float], None] = _pause) -> None:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise WrongUse(f"{url!r} is no address of a server; write it as http://127.0.0.1:8642")
-        try:
-            self._port = parts.port
-        except ValueError:
-            raise WrongUse(f"{url!r} has no port that there is; write it as http://127.0.0.1:8642") from None
+    def __init__(
+        self, url: str, token: str | None, *, allow_http: bool = False, pause: Callable[[float], None] = _pause
+    ) -> None:
+        parts = address(url, allow_http=allow_http)
+        self._port = parts.port
         self._tls = parts.scheme == "https"
-        self._host = parts.hostname
+        self._host = parts.hostname or ""
         self._base = parts.path.rstrip("/")
         self.url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{self._base}"
         self._token = token
@@ -91,6 +109,8 @@ class Remote:
                                 f"session {session!r} at {self.url} ends at #{event.data['last']} now, and numbers "
                                 "seen before no longer count: the store was restored from a backup. Attach again"
                             )
+                        case "refused":  # which it would be told again, and again
+                            raise self._refused(401, json.dumps(event.data).encode(), session)
                         case "resume":
                             break
                 why = "the server ended the stream"

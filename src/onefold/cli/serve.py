@@ -14,6 +14,7 @@ from onefold.cli.options import StoreOption, WindowOption, WrongUse, default_sto
 from onefold.cli.output import finish, safe, say
 from onefold.cli.token import TokensOption, tokens_path
 from onefold.journal.beside import data_folder, frames_path
+from onefold.journal.permissions import make_folder
 from onefold.store import Store
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def frames_file(store: Store) -> Path:
     """Where the agents' frames of a store are to be kept; its folder is made if it is this user's own."""
     path = frames_path(store.address)
     if data_folder() in path.parents:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
     return path
 
 
@@ -131,6 +132,6 @@ def opened_store(given: str | None) -> Store:
     """The store. Where nobody named one, the usual one is made at the first start."""
     address = locate(given)
     if address == str(default_store()) and not default_store().exists():
-        default_store().parent.mkdir(parents=True, exist_ok=True)
+        make_folder(default_store().parent)
         return onefold.open(address)
     return open_store(given)

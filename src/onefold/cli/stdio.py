@@ -77,7 +77,7 @@ async def _write(outbox: Outbox) -> None:
         await asyncio.to_thread(write, text)
 
 
-def bridge(url: str, token: str | None, session: str) -> None:
+def bridge(url: str, token: str | None, session: str, *, allow_http: bool = False) -> None:
     """Carries frames between this process's standard input and output and a room of a server, until either ends."""
     try:
         from websockets.asyncio.client import connect
@@ -86,8 +86,11 @@ def bridge(url: str, token: str | None, session: str) -> None:
         raise WrongUse("websockets is not installed, which this needs: pip install 'onefold[server]'") from None
     from urllib.parse import quote
 
-    base = url if "://" in url else f"http://{url}"
-    there = f"ws{base.removeprefix('http')}".rstrip("/") + f"/acp?session={quote(session, safe='')}"
+    from onefold.cli.remote import address
+
+    base = address(url, allow_http=allow_http)
+    there = f"ws{base.scheme.removeprefix('http')}://{base.netloc.rpartition('@')[2]}{base.path.rstrip('/')}"
+    there += f"/acp?session={quote(session, safe='')}"
     headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def run() -> None:

@@ -22,6 +22,7 @@ import apsw
 from onefold.doctor.findings import Finding, Progress, chosen, ills
 from onefold.doctor.looking import signature, sqlite_store, sqlite_users, unsound
 from onefold.errors import OnefoldError, StoreError
+from onefold.journal.permissions import make_folder
 from onefold.model import Json
 
 ROUNDS = 8
@@ -468,7 +469,8 @@ def _new_folder(backups: Path, name: str, now: float) -> Path:
     stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
     folder = _free(backups / f"{name or 'store'}-{stamp}")
     try:
-        folder.mkdir(parents=True, mode=0o700)
+        make_folder(backups)
+        folder.mkdir(mode=0o700)
     except OSError as error:
         raise StoreError(f"no backup can be made in {backups}: {error}. Nothing was written to the store") from error
     return folder

@@ -67,12 +67,13 @@ def data_folder() -> Path:
 def frames_path(address: str) -> Path:
     """Where the agents' raw frames of a store are, by the address it says it has: beside a file, else among this user's
     data."""
-    if _has_files(address):
+    if has_files(address):
         return beside(address, FRAMES)
     return data_folder() / FRAMES / f"{hashlib.sha256(address.encode()).hexdigest()[:16]}.frames"
 
 
-def _has_files(address: str) -> bool:
+def has_files(address: str) -> bool:
+    """Whether a store is in files of this machine."""
     return "://" not in address and not address.endswith(":")
 
 
@@ -104,7 +105,7 @@ def _kept_in(address: str, what: str) -> Path | None:
     if not address or address.endswith(":"):
         return None
     try:
-        return frames_path(address) if what == FRAMES else beside(address, what) if _has_files(address) else None
+        return frames_path(address) if what == FRAMES else beside(address, what) if has_files(address) else None
     except RuntimeError:  # nobody knows where this user's home is
         return None
 
@@ -112,11 +113,11 @@ def _kept_in(address: str, what: str) -> Path | None:
 def copies(address: str, sessions: Iterable[str]) -> list[Path]:
     """What onefold itself left beside a store that may hold what sessions said: the copy that a migration made, half a
     backup, and of plain files what was cut off their ends because it was not written whole."""
-    if not address or not _has_files(address):
+    if not address or not has_files(address):
         return []
     path = path_of(address)
     if not is_folder(address):
-        return sorted(p for end in ("before-*", "part-*") for p in path.parent.glob(f"{_escaped(path.name)}.{end}"))
+        return sorted(p for end in ("before-*", "part-*") for p in path.parent.glob(f"{escaped(path.name)}.{end}"))
     from onefold.journal.files.layout import folder_name, is_set_aside
 
     folders = [path / folder_name(session) for session in sessions]
@@ -136,5 +137,6 @@ def removed(some: Iterable[Path]) -> list[Path]:
     return left
 
 
-def _escaped(name: str) -> str:
+def escaped(name: str) -> str:
+    """A name as a pattern that only it matches."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)

@@ -20,6 +20,7 @@ from typing import Any
 import apsw
 
 from onefold.errors import StoreError
+from onefold.journal.permissions import make_beside
 from onefold.recall.query import Query
 
 APPLICATION = 0x1F01D5E
@@ -225,7 +226,9 @@ class Index:
             raise
 
     def _connect(self, patience: float) -> apsw.Connection:
-        connection = apsw.Connection(str(self.path))
+        if self.path is not None:
+            make_beside(self.path)
+        connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(int(patience * 1000))
         return connection
 

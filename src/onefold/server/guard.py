@@ -262,12 +262,17 @@ class Guard:
         self._streams.add(stream)
         self._streams_of[token.digest] += 1
         self._look_later()
+
+        async def send(message: Message) -> None:
+            if not stream.revoked:  # from then on it is told that, and nothing else: not even to come again
+                await answer.send(message)
+
         try:
-            await self._app(scope, receive, answer.send)
+            await self._app(scope, receive, send)
         except asyncio.CancelledError:
             if not stream.revoked or (stream.task is not None and stream.task.uncancel() > 0):
                 raise
-            raise refusals.no_token() from None
+            raise refusals.revoked() from None
         finally:
             self._streams.discard(stream)
             self._streams_of[token.digest] -= 1
@@ -306,6 +311,9 @@ class _Answer:
         self._can_explain = not self._websocket or "websocket.http.response" in (scope.get("extensions") or {})
         self._speaks = PROTOCOL in scope.get("subprotocols", ())
         self._static = scope["path"].startswith("/static/")
+        self._events = scope["path"] == "/api/events"
+        self._between_events = False
+        """Half an event must not be made a whole one by what comes behind it."""
         self._receive = receive
         self._send = send
         self._started = self._done = False
@@ -317,6 +325,8 @@ class _Answer:
         elif kind == "websocket.accept" and self._speaks and not message.get("subprotocol"):
             message = {**message, "subprotocol": PROTOCOL}
         self._started = True
+        if self._events:
+            self._between_events = message.get("body", b"").endswith(b"\n\n")
         self._done = kind == "websocket.close" or (kind == "http.response.body" and not message.get("more_body", False))
         await self._send(message)
 
@@ -352,7 +362,8 @@ class _Answer:
             code = 1009 if refused.status == 413 else 1008
             await self.send({"type": "websocket.close", "code": code, "reason": str(refused)})
         else:
-            await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+            last = b"event: refused\ndata: %b\n\n" % refused.body if self._between_events else b""
+            await self.send({"type": "http.response.body", "body": last, "more_body": False})
 
     async def _respond(
         self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes, *, drain: bool = False

@@ -33,6 +33,15 @@ ANSWERS = {
 """Every status that the guard answers by itself, for whoever describes the API."""
 
 
+def revoked() -> Refused:
+    """For what a token has open when it is revoked or runs out."""
+    return Refused(
+        401, "Unauthorized", "this token no longer counts: it was revoked, or ran out",
+        "coming again with it is of no use; `onefold token new` makes another",
+        headers=((b"www-authenticate", b"Bearer"),),
+    )  # fmt: skip
+
+
 def no_token() -> Refused:
     """The same for every path: whether there is something behind it is not told."""
     return Refused(

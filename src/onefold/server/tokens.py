@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from onefold.errors import OnefoldError
+from onefold.journal.permissions import make_folder
 from onefold.messages import decode, encode
 
 try:
@@ -207,7 +208,7 @@ class Tokens:
         if self.path is None:
             raise TokensError("these tokens are given by the environment or a file, and cannot be changed here")
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self.path.parent)
             with _locked(self.path.with_name(self.path.name + ".lock"), patient=patient):
                 before = _read(self.path)[0]
                 tokens = list(before)

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import apsw
 
+from onefold.journal import permissions
 from onefold.journal.files import backups, erasing, layout, making
 from onefold.journal.files.catching import Folder
 from onefold.journal.files.disk import Disk
@@ -46,6 +47,7 @@ class FilesBackend(Writing):
         connect: Connect = connect,
         disk: Disk | None = None,
         names: Ids = random_id,
+        group: bool = False,
     ) -> None:
         check_library()
         self._root = Path(path).absolute()
@@ -57,9 +59,13 @@ class FilesBackend(Writing):
         self._names = names
         self.connect = connect
         self._disk = disk or Disk()
+        self._disk.access = permissions.SHARED if group else permissions.PRIVATE
         self._closed = False
         with self._translated():
             self.incarnation = making.prepare(self._disk, self._root, create=create, ids=ids, names=names)
+            own_file = self._root / layout.OWN / layout.STORE
+            self._access = self._disk.access = permissions.access_of(self._disk.stat(own_file))
+            permissions.warn(self.address, own_file)
             self._start()
             try:
                 self._lock.check()

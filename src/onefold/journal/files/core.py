@@ -55,9 +55,9 @@ class FilesCore(SqliteBackend):
         super()._start()
         own = self._root / layout.OWN
         self._known = FilesKnown()
-        self._lock = StoreLock(own / layout.LOCK, f"{os.getpid()}-{self._names()}")
-        self._users = Users(own / layout.USERS)
-        self._lag = Lag(own / layout.LAG)
+        self._lock = StoreLock(own / layout.LOCK, f"{os.getpid()}-{self._names()}", self._access)
+        self._users = Users(own / layout.USERS, self._access)
+        self._lag = Lag(own / layout.LAG, self._access)
         self._watch = Watch(self._looking, self._database.moved)
         self._kept: FilesTransaction | None = None  # as long as what is known holds
         self._files: dict[str, OpenFile] = {}

@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-FILE_MODE = 0o600
-FOLDER_MODE = 0o700
+from onefold.journal.permissions import PRIVATE, Access, give
+
 _LARGEST_READ = 1 << 30
 _fdatasync: Callable[[int], None] = os.fdatasync
 _fstat: Callable[[int], os.stat_result] = os.fstat
@@ -19,11 +19,16 @@ _fstat: Callable[[int], os.stat_result] = os.fstat
 class Disk:
     """The file system, one method a call."""
 
+    access: Access = PRIVATE
+    """Who may reach what is made."""
+
     # ------------------------------------------------------------------ changing
 
     def create(self, path: Path) -> int:
         """A new file, open for reading and writing. Fails if there is one."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE.file)
+        give(fd, self.access, self.access.file)
+        return fd
 
     def open_append(self, path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -59,7 +64,12 @@ class Disk:
         os.unlink(path)  # noqa: PTH108
 
     def mkdir(self, path: Path) -> None:
-        os.mkdir(path, FOLDER_MODE)  # noqa: PTH102
+        os.mkdir(path, PRIVATE.folder)  # noqa: PTH102
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            give(fd, self.access, self.access.folder)
+        finally:
+            os.close(fd)
 
     def rmdir(self, path: Path) -> None:
         os.rmdir(path)  # noqa: PTH106

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import apsw
 
-from onefold.journal.files.disk import FILE_MODE
 from onefold.journal.files.rows import Waiting
+from onefold.journal.permissions import PRIVATE, Access, make_file
 from onefold.model import SessionState
 
 MOST_ROWS = 256
@@ -27,13 +27,14 @@ class Lag:
     """Rows of lines that are on disk and not in the index. Only who had the store's lock last can have any, and they
     are of sessions that its note names."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, access: Access = PRIVATE) -> None:
         self.rows: list[Waiting] = []
         self.states: dict[str, SessionState | None] = {}
         """What their sessions are like with them, in a burst: each has a row too, which is written with them."""
         self.quiet = 0
         """How many appends came in a row."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        make_file(path, access)
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             if not os.fstat(fd).st_size:
                 _make_room(fd)

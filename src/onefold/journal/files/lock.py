@@ -19,7 +19,7 @@ import orjson
 from filelock import lock_descriptor, unlock_descriptor
 
 from onefold.errors import StoreDamaged, StoreError, StoreUnavailable
-from onefold.journal.files.disk import FILE_MODE
+from onefold.journal.permissions import PRIVATE, Access, make_file
 from onefold.journal.sqlite.queue import Queue
 
 PATIENCE = 30.0
@@ -29,9 +29,10 @@ _NOTE = 4096
 
 
 class StoreLock:
-    def __init__(self, path: Path, token: str) -> None:
+    def __init__(self, path: Path, token: str, access: Access = PRIVATE) -> None:
         self._path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        make_file(path, access)
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._queue = Queue(path)
         self._token = token
         self.own = b""
@@ -143,8 +144,9 @@ class StoreLock:
 class Users:
     """Who has the index open. Only one that is alone with it may put another in its place."""
 
-    def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    def __init__(self, path: Path, access: Access = PRIVATE) -> None:
+        make_file(path, access)
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def come(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_SH)

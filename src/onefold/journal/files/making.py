@@ -16,6 +16,7 @@ from onefold.journal.files import erasing, layout
 from onefold.journal.files.catching import Folder, catch_up, deleted_ids
 from onefold.journal.files.disk import Disk
 from onefold.journal.files.rows import FilesTransaction
+from onefold.journal.permissions import make_file
 from onefold.journal.sqlite import schema
 from onefold.journal.sqlite.backend import BUSY
 from onefold.journal.sqlite.engine import migrations, queries
@@ -125,7 +126,7 @@ def build_index(disk: Disk, root: Path, connect: Connect, incarnation: str, name
         left.unlink(missing_ok=True)
     path = own / f"{layout.INDEX}.new-{names()}"
     done: list[Path] = []
-    path.touch()
+    make_file(path, disk.access)
     index = connect(str(path))
     try:
         index.execute("pragma synchronous = off")

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import apsw
 
 from onefold.errors import OnefoldError, OutcomeUnknown, StoreError, StoreTooNew, StoreUnavailable
+from onefold.journal import permissions
 from onefold.journal.seam import Transaction
 from onefold.journal.sqlite import schema
 from onefold.journal.sqlite.engine import check_library, queries
@@ -76,6 +77,7 @@ class SqliteBackend:
         clock: Clock = system_clock,
         ids: Ids = random_id,
         connect: Connect = connect,
+        group: bool = False,
     ) -> None:
         check_library()
         self._path = Path(path).absolute()
@@ -87,14 +89,15 @@ class SqliteBackend:
         check_place(self._path)
         new = look(self._path, create=create).new
         self._database = StoreFile(self._path, self.address)
-        self._database.take()
+        self._access = self._database.take(group=group)
+        permissions.warn(self.address, self._path)
         self._start()
         try:
             with self._translated():
                 writer = self._writer_connection()
                 if new or not schema.version(writer):
                     schema.begin(writer)
-                schema.migrate(writer, self._path, ids)
+                schema.migrate(writer, self._path, ids, access=self._access)
                 self.incarnation = schema.meta(writer, "incarnation")
                 if new:
                     self._note_log()
@@ -113,7 +116,7 @@ class SqliteBackend:
         self._readers = Readers(self._open_connection)
         self._line = Line(self._run_batch)
         self._writing = threading.Lock()
-        self._gate = Gate(beside(self._path).gate)
+        self._gate = Gate(beside(self._path).gate, self._access)
         self._watch = Watch(self._open_connection, self._database.moved)
 
     # ------------------------------------------------------------------ the seam
@@ -165,7 +168,9 @@ class SqliteBackend:
     def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
         self._check_open()
         with self._translated(reading=True), self._readers.one() as connection:
-            schema.backup(connection, Path(path), incarnation, progress, self._database.check)
+            schema.backup(
+                connection, Path(path), incarnation, progress, access=self._access, check=self._database.check
+            )
 
     def close(self) -> None:
         """Lets go of everything. Waiting threads get an error; what was acknowledged is on disk."""

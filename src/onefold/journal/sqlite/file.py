@@ -14,6 +14,7 @@ from typing import NamedTuple
 import apsw
 
 from onefold.errors import StoreError, StoreUnavailable
+from onefold.journal.permissions import PRIVATE, SHARED, Access, access_of, make_file
 from onefold.journal.sqlite import gate
 
 HOW_TO = "docs/how-to-backup.md says how to restore a backup"
@@ -28,14 +29,11 @@ class StoreFile:
         """Why it is not used any more. That does not pass, even if the path names the old file again: what others
         wrote meanwhile is unknown here."""
 
-    def take(self) -> None:
+    def take(self, *, group: bool = False) -> Access:
         """Remembers the file that is there now, and makes an empty one where there is none: so that it can be told
-        from the one that SQLite opens. Nothing of this process has a new file open, so that no lock is lost with its
-        descriptor."""
+        from the one that SQLite opens. Gives who may reach it, and what SQLite and others make beside it."""
         try:
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
-        except FileExistsError:
-            pass
+            make_file(self._path, SHARED if group else PRIVATE)
         except OSError as error:
             raise StoreUnavailable(
                 f"store {self._address}: the file cannot be made ({error.strerror}). "
@@ -44,6 +42,7 @@ class StoreFile:
         there = Path(self._path).stat()
         self._inode, self._device = there.st_ino, there.st_dev
         self.check()
+        return access_of(there)
 
     def check(self) -> None:
         """Raises if the path names another file by now, or none, or one that has another name as well. Called inside
@@ -109,8 +108,8 @@ class StoreFile:
 class AnyFile(StoreFile):
     """One that may be replaced: an index, which is made anew from files that are the truth."""
 
-    def take(self) -> None:
-        return
+    def take(self, *, group: bool = False) -> Access:
+        return PRIVATE
 
     def check(self) -> None:
         return

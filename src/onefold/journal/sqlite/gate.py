@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from onefold.journal.permissions import PRIVATE, Access, make_file
 from onefold.journal.sqlite.queue import Queue
 
 try:
@@ -26,8 +27,9 @@ PATIENCE = 5.0
 
 
 class Gate:
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, access: Access = PRIVATE) -> None:
         self._path = path
+        self._access = access
         self._fd: int | None = None
         self._leave: Callable[[], None] | None = None
         self._broken = fcntl is None
@@ -73,7 +75,8 @@ class Gate:
     def _descriptor(self) -> int | None:
         if self._fd is None and not self._broken:
             try:
-                self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                make_file(self._path, self._access)
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
                 self._leave = partial(fcntl.flock, self._fd, fcntl.LOCK_UN)
             except OSError:
                 self._broken = True

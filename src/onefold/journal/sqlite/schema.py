@@ -11,6 +11,7 @@ from pathlib import Path
 import apsw
 
 from onefold.errors import StoreDamaged, StoreError, StoreTooNew
+from onefold.journal.permissions import PRIVATE, Access, make_file
 from onefold.journal.sqlite.engine import migrations, queries
 from onefold.journal.sqlite.place import APPLICATION
 from onefold.journal.sqlite.rows import reseal
@@ -31,7 +32,13 @@ def begin(connection: apsw.Connection) -> None:
     connection.execute("commit")
 
 
-def migrate(connection: apsw.Connection, path: Path, ids: Ids, steps: tuple[tuple[int, str, bool], ...] = ()) -> None:
+def migrate(
+    connection: apsw.Connection,
+    path: Path,
+    ids: Ids,
+    steps: tuple[tuple[int, str, bool], ...] = (),
+    access: Access = PRIVATE,
+) -> None:
     """Brings an older store up to date: in one transaction, after a backup where there is no way back."""
     steps = steps or migrations()
     newest = steps[-1][0]
@@ -43,7 +50,7 @@ def migrate(connection: apsw.Connection, path: Path, ids: Ids, steps: tuple[tupl
     if at and not all(undo for number, _, undo in steps if number > at):
         kept = path.with_name(f"{path.name}.before-{newest}")
         try:
-            backup(connection, kept, ids(), None)
+            backup(connection, kept, ids(), None, access=access)
         except (FileExistsError, StoreError):
             if not kept.exists():  # else somebody migrates it at the same time, or did not come to the end before
                 raise
@@ -111,6 +118,8 @@ def backup(
     path: Path,
     incarnation: str,
     progress: Callable[[int, int], None] | None,
+    *,
+    access: Access = PRIVATE,
     check: Callable[[], None] = lambda: None,
 ) -> None:
     """A consistent copy while others write, under its own incarnation; it has its name only when it is whole."""
@@ -119,7 +128,8 @@ def backup(
     if not path.parent.is_dir():
         raise StoreError(f"there is no folder {path.parent}; make it first")
     part = path.with_name(f"{path.name}.part-{incarnation}")
-    copy = apsw.Connection(str(part))
+    make_file(part, access)
+    copy = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         source.execute("begin")
         source.execute("select count(*) from sqlite_schema").fetchall()  # the view stands from here on

@@ -54,6 +54,15 @@ async function answer(ask) {
   throw new Refused(response.status, body?.error ?? { kind: "Refused", message: `The server answered ${response.status}.` });
 }
 
+/** Whether the server still lets this page in. One that does not answer has not said no. */
+export async function admitted() {
+  try {
+    return (await fetch(address("rooms"), { headers: { accept: "application/json" } })).status !== 401;
+  } catch {
+    return true;
+  }
+}
+
 /**
  * Follows records, of one session or of all. It lets go while nobody looks at the page, since a browser has few
  * connections to one host, and goes on from the last number it saw.
@@ -74,6 +83,7 @@ export class Live {
 
   #close() {
     clearTimeout(this.retry);
+    this.retry = 0;
     this.source?.close();
     this.source = null;
   }
@@ -87,6 +97,7 @@ export class Live {
       this.state("live");
     };
     source.onerror = () => this.#again();
+    source.addEventListener("refused", () => this.#refused());
     source.addEventListener("record", (event) => {
       this.after = event.lastEventId || this.after;
       this.record(JSON.parse(event.data));
@@ -111,6 +122,20 @@ export class Live {
     this.tries += 1;
     // A place in the stream of all sessions is known to one run of the server only; whoever follows all looks anew.
     if (this.session === null) this.after = null;
-    this.retry = setTimeout(() => this.#open(), Math.min(500 * 2 ** this.tries, 10_000));
+    this.retry = setTimeout(() => this.#back(), Math.min(500 * 2 ** this.tries, 10_000));
+  }
+
+  /** A stream that is refused does not say why, so it is asked for: without a token there is nothing to wait for. */
+  async #back() {
+    const { retry } = this;
+    const welcome = await admitted();
+    if (this.retry !== retry) return; // stopped, hidden or open again meanwhile
+    if (welcome) this.#open();
+    else this.#refused();
+  }
+
+  #refused() {
+    this.state("refused");
+    this.stop();
   }
 }

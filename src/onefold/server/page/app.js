@@ -15,7 +15,8 @@ let shown = null;
 let route = null;
 let going = false; // after g
 
-const VIEWS = { sessions: Sessions, compactions: Compactions, health: Health, search: Search, session: SessionView };
+const LAMPS = { __proto__: null, live: "live", lost: "reconnecting", refused: "token no longer valid" };
+const VIEWS = { __proto__: null, sessions: Sessions, compactions: Compactions, health: Health, search: Search, session: SessionView };
 
 // ---------------------------------------------------------------- where we are
 
@@ -71,7 +72,7 @@ function remember(changes) {
 
 function live(state) {
   lamp.dataset.state = state ?? "";
-  replace(lamp, state === "live" ? "live" : state === "lost" ? "reconnecting" : "");
+  replace(lamp, LAMPS[state] ?? "");
 }
 
 // ---------------------------------------------------------------- search

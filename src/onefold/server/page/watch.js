@@ -1,6 +1,9 @@
 // Looks on in an agent's room, over ACP: what the agent is saying before it is whole, which no record has yet, and that
 // something has changed there which is in no record at all.
 
+import { admitted } from "./api.js";
+
+const REFUSED = 1008; // the code of a socket whose token no longer counts
 const RETRY = [500, 1000, 2000, 5000, 10_000];
 const LINGERS = 1500; // milliseconds that a whole message waits for its record
 const REMEMBERED = 500;
@@ -53,11 +56,16 @@ export class Watch {
     const attach = { jsonrpc: "2.0", id: 1, method: "session/attach", params: { sessionId: this.session, history: "none", watch: true } };
     socket.onopen = () => socket.send(JSON.stringify(attach));
     socket.onmessage = ({ data }) => this.socket === socket && this.#heard(JSON.parse(data));
-    socket.onclose = () => this.socket === socket && this.#again();
+    socket.onclose = ({ code }) => {
+      if (this.socket !== socket) return;
+      if (code === REFUSED) this.stop();
+      else this.#again();
+    };
   }
 
   #close() {
     clearTimeout(this.retry);
+    this.retry = 0;
     const { socket } = this;
     this.socket = null;
     socket?.close();
@@ -66,8 +74,17 @@ export class Watch {
 
   #again() {
     this.#close();
-    this.retry = setTimeout(() => this.#open(), RETRY[Math.min(this.tries, RETRY.length - 1)]);
+    this.retry = setTimeout(() => this.#back(), RETRY[Math.min(this.tries, RETRY.length - 1)]);
     this.tries += 1;
+  }
+
+  /** A socket that is refused does not say why, so it is asked for. */
+  async #back() {
+    const { retry } = this;
+    const welcome = await admitted();
+    if (this.retry !== retry) return;
+    if (welcome) this.#open();
+    else this.stop();
   }
 
   #heard(frame) {
