@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onefold.server import bodies, refusals
@@ -105,6 +106,7 @@ class Guard:
         self._tokens = tokens
         self._names = Names(settings)
         self._requests = Buckets(settings.rate, settings.burst, clock)
+        self._frames = Buckets(settings.rate, settings.burst, clock)
         self._wrong = Buckets(1 / 3 if settings.wrong_tokens else 0, settings.wrong_tokens, clock)
         self._inside = 0
         self._streams: set[_Stream] = set()
@@ -146,7 +148,8 @@ class Guard:
         if peer != head.peer:
             let_in["client"] = (peer, 0)
         if head.websocket:
-            receive = self._counted(receive, self._settings.max_frame if path == "/acp" else self._settings.max_body)
+            most = self._settings.max_frame if path == "/acp" else self._settings.max_body
+            receive = self._counted(receive, token, most)
         elif head.has_body:
             receive = await self._with_body(receive, head)
         if path in STREAMS:
@@ -232,10 +235,11 @@ class Guard:
         """The body is here before the app is asked, so that no route waits for a slow one or sees too large a one."""
         settings = self._settings
         body = await bodies.read(receive, head.length, most=settings.max_body, seconds=settings.body_timeout)
+        check = partial(bodies.check, body, depth=settings.max_depth, values=settings.max_values)
         if len(body) > _LARGE:
-            await asyncio.to_thread(bodies.check_depth, body, settings.max_depth)
+            await asyncio.to_thread(check)
         else:
-            bodies.check_depth(body, settings.max_depth)
+            check()
         whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def given() -> Message:
@@ -243,9 +247,14 @@ class Guard:
 
         return given
 
-    def _counted(self, receive: Receive, most: int) -> Receive:
+    def _counted(self, receive: Receive, token: Token, most: int) -> Receive:
+        """Frames that are not too large, and no faster than the token may: who sends more waits, and so does its
+        socket."""
+
         async def counted() -> Message:
             message = await receive()
+            if message["type"] == "websocket.receive" and (wait := self._frames.owe(token.digest)):
+                await asyncio.sleep(wait)
             if len(message.get("bytes") or b"") + len(message.get("text") or "") > most:
                 raise refusals.too_large(most)
             return message

@@ -70,6 +70,7 @@ def serve(
             http=bounded(settings),
             ws="websockets-sansio",
             ws_max_size=settings.max_frame,
+            ws_per_message_deflate=False,  # a few bytes would become megabytes before anybody could look at them
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
             timeout_graceful_shutdown=math.ceil(settings.drain),

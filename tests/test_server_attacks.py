@@ -1,0 +1,213 @@
+"""One connection, with any token or none, holds neither the event loop nor memory without bound.
+
+Each test attacks a real server in a process of its own. Meanwhile somebody else asks `/healthz` again and again: the
+longest time without an answer, and the most memory the server ever had, are the figures. On an idle machine the longest
+silence is below a tenth of a second; the bound here leaves room for one that is busy with other tests.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+import onefold
+from onefold.server.tokens import Scope, Tokens
+from tests.acp_clients import AGENT
+from tests.serving import PATIENCE, Served
+from tests.test_server_rooms import config
+
+SILENCE = 0.75
+"""Seconds without an answer to anybody else."""
+MEMORY = 100 << 20
+"""Bytes that an attack may cost at its peak."""
+PING = 0.005
+
+
+@dataclass
+class Target:
+    served: Served
+    secrets: dict[str, str] = field(default_factory=dict)
+
+    @contextmanager
+    def socket(self, path: str, scope: str = "read") -> Iterator[ClientConnection]:
+        address = f"ws://127.0.0.1:{self.served.port}{path}"
+        headers = {"Authorization": f"Bearer {self.secrets[scope]}"}
+        made: ClientConnection
+        with connect(address, additional_headers=headers, max_size=None, compression=None, close_timeout=1) as made:
+            yield made
+
+    def status(self, name: str) -> int:
+        assert self.served.process is not None
+        lines = Path(f"/proc/{self.served.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(name)) << 10
+
+
+class Watch:
+    """Somebody else, who asks whether the server lives while it is attacked."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._stop, self._answered = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self.silence = 0.0
+        self.grown = 0
+
+    def __enter__(self) -> Watch:
+        assert self._target.served.process is not None
+        Path(f"/proc/{self._target.served.process.pid}/clear_refs").write_text("5")  # the peak is counted from here
+        self._before = self._target.status("VmRSS")
+        self._thread.start()
+        assert self._answered.wait(PATIENCE)
+        return self
+
+    def _ask(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._target.served.port, timeout=PATIENCE)
+        try:
+            last = False
+            while not last:
+                last = self._stop.wait(PING)  # then once more: what is attacked may be silent only now
+                began = time.perf_counter()
+                connection.request("GET", "/healthz")
+                assert connection.getresponse().read()
+                self.silence = max(self.silence, time.perf_counter() - began)
+                self._answered.set()
+        finally:
+            connection.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(PATIENCE)
+        self.grown = self._target.status("VmHWM") - self._before
+        said = f"peak memory +{self.grown >> 20} MB, longest silence of /healthz {self.silence * 1000:.0f} ms"
+        print(said)
+        if kind is None:
+            assert self.silence < SILENCE, said
+            assert self.grown < MEMORY, said
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Target]:
+    onefold.open(tmp_path / "agent.db").close()
+    config(tmp_path, scripted=[sys.executable, str(AGENT)])
+    tokens = Tokens(tmp_path / "onefold" / "tokens.json")
+    scopes: tuple[Scope, ...] = ("read", "write", "admin")
+    secrets = {scope: tokens.new(scope, [scope] if scope == "read" else ["read", scope])[0] for scope in scopes}
+    with Served(str(tmp_path / "agent.db"), tmp_path) as served:
+        yield Target(served, secrets)
+
+
+def asked(id: int, method: str = "session/list", **params: Any) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+
+
+# ---------------------------------------------------------------------- frames
+
+
+def test_a_batch_of_requests_is_one_error_and_no_requests(target: Target) -> None:
+    batch = f"[{','.join([asked(1)] * 500)}]"
+    with target.socket("/acp") as socket, Watch(target):
+        socket.send(batch)
+        refused = json.loads(socket.recv(PATIENCE))
+        socket.send(asked(2))
+        after = json.loads(socket.recv(PATIENCE))
+
+    assert refused["id"] is None
+    assert "send each frame by itself" in refused["error"]["message"]
+    assert (after["id"], after["result"]) == (2, {"sessions": []})
+
+
+def test_a_large_batch_from_a_token_that_may_write_costs_nothing(target: Target) -> None:
+    batch = f"[{','.join([asked(1)] * 150_000)}]"
+    with target.socket("/acp", "write") as socket, Watch(target):
+        socket.send(batch)
+        refused = json.loads(socket.recv(PATIENCE))
+
+    assert "send each frame by itself" in refused["error"]["message"]
+
+
+HOSTILE = {
+    "lists": ('{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + "[]," * 5_000_000 + "1]}}", "100,000 values"),
+    "integers": (
+        '{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + ",".join(["9" * 4_000] * 3_500) + "]}}",
+        "4,000 digits",
+    ),
+    "depth": ('{"jsonrpc":"2.0","id":1,"method":"x","params":' + "[" * 90_000 + "]" * 90_000 + "}", "too deeply"),
+}
+
+
+@pytest.mark.parametrize("shape", HOSTILE)
+def test_a_frame_that_is_more_than_it_looks_is_refused_before_it_is_parsed(target: Target, shape: str) -> None:
+    frame, why = HOSTILE[shape]
+    with target.socket("/acp", "write") as socket, Watch(target):
+        socket.send(frame)
+        refused = json.loads(socket.recv(PATIENCE))
+
+    assert why in refused["error"]["message"]
+
+
+def test_a_body_that_is_more_than_it_looks_is_refused_before_it_is_parsed(target: Target) -> None:
+    body = '{"messages":[' + "[]," * 5_000_000 + "1]}"
+    connection = http.client.HTTPConnection("127.0.0.1", target.served.port, timeout=PATIENCE)
+    with Watch(target):
+        connection.request(
+            "POST", "/api/append?session=s", body, headers={"Authorization": f"Bearer {target.secrets['write']}"}
+        )
+        answer = connection.getresponse()
+        said = json.loads(answer.read())
+    connection.close()
+
+    assert (answer.status, "more than 200,000 values" in said["error"]["message"]) == (400, True)
+
+
+def test_requests_under_way_are_bounded_and_the_next_one_is_told_so(target: Target) -> None:
+    with target.socket("/acp?agent=scripted", "write") as socket:
+        socket.send(asked(1, "initialize", protocolVersion=1))
+        socket.send(asked(2, "session/new", cwd="/", mcpServers=[]))
+        session = until(socket, 2)["result"]["sessionId"]
+        with Watch(target):
+            for id in range(10, 210):
+                socket.send(
+                    asked(id, "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "[[hang]]"}])
+                )
+            refused = until(socket, 209)
+        assert "requests of this connection are under way" in refused["error"]["message"]
+
+
+def test_frames_of_one_token_come_no_faster_than_its_rate(target: Target) -> None:
+    """400 at once and 200 a second: 1,000 of them take three seconds, and nobody else waits."""
+    with target.socket("/acp") as socket, Watch(target):
+        began = time.monotonic()
+        for id in range(1, 1_001):
+            socket.send(asked(id, "no/such"))
+        until(socket, 1_000)
+        assert time.monotonic() - began > 2.5
+
+
+def test_no_frame_is_inflated(target: Target) -> None:
+    address = f"ws://127.0.0.1:{target.served.port}/acp"
+    headers = {"Authorization": f"Bearer {target.secrets['read']}"}
+    with connect(address, additional_headers=headers, compression="deflate") as socket:
+        assert socket.response is not None
+        assert "Sec-WebSocket-Extensions" not in socket.response.headers
+
+
+def until(socket: ClientConnection, id: int) -> Any:
+    """The answer to a request."""
+    while True:
+        heard = json.loads(socket.recv(PATIENCE))
+        if heard.get("id") == id and "method" not in heard:
+            return heard
