@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
+import sqlite3
 import sys
 import threading
 import time
@@ -41,7 +43,7 @@ class Target:
     secrets: dict[str, str] = field(default_factory=dict)
 
     @contextmanager
-    def socket(self, path: str, scope: str = "read") -> Iterator[ClientConnection]:
+    def connected(self, path: str, scope: str = "read") -> Iterator[ClientConnection]:
         address = f"ws://127.0.0.1:{self.served.port}{path}"
         headers = {"Authorization": f"Bearer {self.secrets[scope]}"}
         made: ClientConnection
@@ -105,7 +107,9 @@ def target(tmp_path: Path) -> Iterator[Target]:
     config(tmp_path, scripted=[sys.executable, str(AGENT)])
     tokens = Tokens(tmp_path / "onefold" / "tokens.json")
     scopes: tuple[Scope, ...] = ("read", "write", "admin")
-    secrets = {scope: tokens.new(scope, [scope] if scope == "read" else ["read", scope])[0] for scope in scopes}
+    secrets: dict[str, str] = {
+        scope: tokens.new(scope, [scope] if scope == "read" else ["read", scope])[0] for scope in scopes
+    }
     with Served(str(tmp_path / "agent.db"), tmp_path) as served:
         yield Target(served, secrets)
 
@@ -119,11 +123,11 @@ def asked(id: int, method: str = "session/list", **params: Any) -> str:
 
 def test_a_batch_of_requests_is_one_error_and_no_requests(target: Target) -> None:
     batch = f"[{','.join([asked(1)] * 500)}]"
-    with target.socket("/acp") as socket, Watch(target):
-        socket.send(batch)
-        refused = json.loads(socket.recv(PATIENCE))
-        socket.send(asked(2))
-        after = json.loads(socket.recv(PATIENCE))
+    with target.connected("/acp") as client, Watch(target):
+        client.send(batch)
+        refused = json.loads(client.recv(PATIENCE))
+        client.send(asked(2))
+        after = json.loads(client.recv(PATIENCE))
 
     assert refused["id"] is None
     assert "send each frame by itself" in refused["error"]["message"]
@@ -132,9 +136,9 @@ def test_a_batch_of_requests_is_one_error_and_no_requests(target: Target) -> Non
 
 def test_a_large_batch_from_a_token_that_may_write_costs_nothing(target: Target) -> None:
     batch = f"[{','.join([asked(1)] * 150_000)}]"
-    with target.socket("/acp", "write") as socket, Watch(target):
-        socket.send(batch)
-        refused = json.loads(socket.recv(PATIENCE))
+    with target.connected("/acp", "write") as client, Watch(target):
+        client.send(batch)
+        refused = json.loads(client.recv(PATIENCE))
 
     assert "send each frame by itself" in refused["error"]["message"]
 
@@ -152,9 +156,9 @@ HOSTILE = {
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_a_frame_that_is_more_than_it_looks_is_refused_before_it_is_parsed(target: Target, shape: str) -> None:
     frame, why = HOSTILE[shape]
-    with target.socket("/acp", "write") as socket, Watch(target):
-        socket.send(frame)
-        refused = json.loads(socket.recv(PATIENCE))
+    with target.connected("/acp", "write") as client, Watch(target):
+        client.send(frame)
+        refused = json.loads(client.recv(PATIENCE))
 
     assert why in refused["error"]["message"]
 
@@ -174,40 +178,100 @@ def test_a_body_that_is_more_than_it_looks_is_refused_before_it_is_parsed(target
 
 
 def test_requests_under_way_are_bounded_and_the_next_one_is_told_so(target: Target) -> None:
-    with target.socket("/acp?agent=scripted", "write") as socket:
-        socket.send(asked(1, "initialize", protocolVersion=1))
-        socket.send(asked(2, "session/new", cwd="/", mcpServers=[]))
-        session = until(socket, 2)["result"]["sessionId"]
+    with target.connected("/acp?agent=scripted", "write") as client:
+        client.send(asked(1, "initialize", protocolVersion=1))
+        client.send(asked(2, "session/new", cwd="/", mcpServers=[]))
+        session = until(client, 2)["result"]["sessionId"]
         with Watch(target):
             for id in range(10, 210):
-                socket.send(
+                client.send(
                     asked(id, "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "[[hang]]"}])
                 )
-            refused = until(socket, 209)
+            refused = until(client, 209)
         assert "requests of this connection are under way" in refused["error"]["message"]
 
 
 def test_frames_of_one_token_come_no_faster_than_its_rate(target: Target) -> None:
     """400 at once and 200 a second: 1,000 of them take three seconds, and nobody else waits."""
-    with target.socket("/acp") as socket, Watch(target):
+    with target.connected("/acp") as client, Watch(target):
         began = time.monotonic()
         for id in range(1, 1_001):
-            socket.send(asked(id, "no/such"))
-        until(socket, 1_000)
+            client.send(asked(id, "no/such"))
+        until(client, 1_000)
         assert time.monotonic() - began > 2.5
 
 
 def test_no_frame_is_inflated(target: Target) -> None:
     address = f"ws://127.0.0.1:{target.served.port}/acp"
     headers = {"Authorization": f"Bearer {target.secrets['read']}"}
-    with connect(address, additional_headers=headers, compression="deflate") as socket:
-        assert socket.response is not None
-        assert "Sec-WebSocket-Extensions" not in socket.response.headers
+    with connect(address, additional_headers=headers, compression="deflate") as client:
+        assert client.response is not None
+        assert "Sec-WebSocket-Extensions" not in client.response.headers
 
 
-def until(socket: ClientConnection, id: int) -> Any:
+# ---------------------------------------------------------------------- probes
+
+
+class Probes:
+    """Connections without a token, each asking `/readyz` and waiting for the answer."""
+
+    def __init__(self, target: Target, count: int) -> None:
+        self._sockets = [socket.create_connection(("127.0.0.1", target.served.port), PATIENCE) for _ in range(count)]
+        self._host = f"127.0.0.1:{target.served.port}"
+
+    def ask(self) -> None:
+        for one in self._sockets:
+            one.sendall(f"GET /readyz HTTP/1.1\r\nHost: {self._host}\r\n\r\n".encode())
+
+    def answers(self) -> list[tuple[int, str]]:
+        found = []
+        for one in self._sockets:
+            answer = http.client.HTTPResponse(one)
+            answer.begin()
+            found.append((answer.status, answer.read().decode()))
+        return found
+
+    def close(self) -> None:
+        for one in self._sockets:
+            one.close()
+
+
+def test_probes_while_another_process_holds_the_lock_take_no_thread_and_tell_no_path(target: Target) -> None:
+    held = sqlite3.connect(target.served.store, isolation_level=None)
+    held.execute("begin immediate")
+    probes = Probes(target, 60)
+    try:
+        with Watch(target):
+            probes.ask()
+            began = time.monotonic()
+            assert target.served.get("/api/sessions", target.secrets["read"])[0] == 200
+            waited = time.monotonic() - began
+            found = probes.answers()
+    finally:
+        held.rollback()
+        held.close()
+        probes.close()
+
+    assert waited < SILENCE, "a read waited for the probes"
+    assert {status for status, _ in found} == {503}
+    assert not [words for _, words in found if target.served.store in words or "agent.db" in words]
+    assert "write lock" in found[0][1]
+
+
+def test_a_flood_of_probes_asks_the_store_once_a_second(target: Target) -> None:
+    probes = Probes(target, 80)
+    try:
+        with Watch(target):
+            for _ in range(5):
+                probes.ask()
+                assert {status for status, _ in probes.answers()} == {200}
+    finally:
+        probes.close()
+
+
+def until(client: ClientConnection, id: int) -> Any:
     """The answer to a request."""
     while True:
-        heard = json.loads(socket.recv(PATIENCE))
+        heard = json.loads(client.recv(PATIENCE))
         if heard.get("id") == id and "method" not in heard:
             return heard

@@ -336,9 +336,12 @@ def test_a_token_is_taken_from_a_header_or_the_cookie_of_this_port(world: World)
     assert world.ask(headers={"authorization": "Bearer wrong"} | world.cookie()).status == 401
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_health_is_told_to_everybody(world: World, path: str) -> None:
-    assert world.ask("GET", path, headers={"host": "10.1.2.3:8642"}).status == 200
+@pytest.mark.parametrize(("path", "elsewhere"), [("/healthz", 200), ("/readyz", 403)])
+def test_health_is_told_to_everybody_and_readiness_to_who_knows_the_name(
+    world: World, path: str, elsewhere: int
+) -> None:
+    assert world.ask("GET", path).status == 200
+    assert world.ask("GET", path, headers={"host": "10.1.2.3:8642"}).status == elsewhere
     assert world.ask("POST", path).status == 401
     assert world.ask("GET", path + "/x").status == 401
 

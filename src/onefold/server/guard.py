@@ -51,7 +51,7 @@ SCOPE_OF: dict[tuple[str, str], Scope | None] = {
 """What a token must have for a method and a path. None: any token will do."""
 
 OPEN = frozenset({b"/healthz", b"/readyz"})
-"""What is answered without a token."""
+"""What is answered without a token; whether it lives also to who knows no name of it."""
 STREAMS = frozenset({"/api/events", "/api/live", "/acp"})
 """What stays open: counted for each token, and ended when the token is revoked."""
 _COOKIE_LIFE = 30 * 86_400
@@ -131,6 +131,8 @@ class Guard:
     async def _handle(self, scope: Asked, receive: Receive, answer: _Answer) -> None:
         head = Head.of(scope)
         if head.raw_path in OPEN and head.method in ("GET", "HEAD") and not head.websocket:
+            if head.raw_path != b"/healthz":
+                self._reached(scope, head)
             await self._app(without_secrets(scope), receive, answer.send)
             return
         here, peer = self._reached(scope, head)
