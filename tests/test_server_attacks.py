@@ -7,6 +7,7 @@ silence is below a tenth of a second; the bound here leaves room for one that is
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -207,6 +208,108 @@ def test_no_frame_is_inflated(target: Target) -> None:
     with connect(address, additional_headers=headers, compression="deflate") as client:
         assert client.response is not None
         assert "Sec-WebSocket-Extensions" not in client.response.headers
+
+
+# ---------------------------------------------------------------------- unfinished messages
+
+
+class Raw:
+    """A WebSocket that sends bytes as it likes."""
+
+    def __init__(self, target: Target, path: str, scope: str = "read") -> None:
+        port = target.served.port
+        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        self.socket.sendall(
+            f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {target.secrets[scope]}\r\n"
+            "Upgrade: websocket\r\nConnection: Upgrade\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+        self.head = b""
+        while b"\r\n\r\n" not in self.head:
+            self.head += self.socket.recv(1)
+
+    def send(self, data: bytes) -> bool:
+        """Whether it was taken: false once the server has ended the connection."""
+        try:
+            self.socket.sendall(data)
+        except OSError:
+            return False
+        return True
+
+    def last(self) -> bytes:
+        """What is sent until the end of the connection: its end tells why."""
+        found = b""
+        with contextlib.suppress(ConnectionResetError):
+            while data := self.socket.recv(1 << 16):
+                found = (found + data)[-300:]
+        return found
+
+
+def piece(data: bytes, opcode: int = 0, *, fin: bool = False) -> bytes:
+    """A frame, masked with zeros."""
+    size = len(data)
+    length = bytes([0x80 | size]) if size < 126 else bytes([0x80 | 127]) + size.to_bytes(8)
+    return bytes([(0x80 if fin else 0) | opcode]) + length + bytes(4) + data
+
+
+@pytest.fixture
+def raws() -> Iterator[list[Raw]]:
+    made: list[Raw] = []
+    yield made
+    for one in made:
+        one.socket.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "scope", "most"),
+    [
+        ("/acp", "read", 64 << 10),
+        ("/api/live", "read", 4 << 10),
+        ("/api/live", "admin", 4 << 10),
+        ("/acp", "write", 16 << 20),
+    ],
+)
+def test_a_message_is_as_large_as_its_path_and_token_allow_and_then_the_socket_ends(
+    target: Target, raws: list[Raw], path: str, scope: str, most: int
+) -> None:
+    raws.append(raw := Raw(target, path, scope))
+    assert raw.head.startswith(b"HTTP/1.1 101")
+    with Watch(target):
+        raw.send(piece(b" " * (most // 2), 1))
+        raw.send(piece(b" " * (most // 2 + 1)))
+        assert (1009).to_bytes(2) in raw.last()
+
+
+def test_empty_pieces_are_counted_too(target: Target, raws: list[Raw]) -> None:
+    raws.append(raw := Raw(target, "/acp", "write"))
+    with Watch(target):
+        raw.send(piece(b" ", 1))
+        pieces = piece(b"") * 20_000
+        while raw.send(pieces):
+            pass
+
+
+def test_unfinished_messages_of_all_connections_have_one_budget(target: Target, raws: list[Raw]) -> None:
+    """Twelve of them at fifteen megabytes each: the oldest ones go, and what is left is within the budget."""
+    most = 64 << 20
+    with Watch(target) as watch:
+        for _ in range(12):
+            raws.append(raw := Raw(target, "/acp", "write"))
+            raw.send(piece(b" ", 1) + piece(b" " * (15 << 20))[: 15 << 20])
+        assert (1013).to_bytes(2) in raws[0].last()
+    assert watch.grown < most + (32 << 20)
+
+
+@pytest.mark.parametrize("opcode", [9, 1])
+def test_a_flood_of_tiny_frames_leaves_others_their_turn(target: Target, raws: list[Raw], opcode: int) -> None:
+    """Pings whose answers nobody reads, and empty messages."""
+    raws.append(raw := Raw(target, "/api/live"))
+    raw.socket.settimeout(3)
+    flood = piece(b"", opcode, fin=True) * 40_000
+    with Watch(target):
+        for _ in range(8):
+            if not raw.send(flood):
+                break
 
 
 # ---------------------------------------------------------------------- probes

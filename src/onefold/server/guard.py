@@ -22,6 +22,7 @@ from onefold.server.origins import ListeningRefused, Names, Place, check_listeni
 from onefold.server.rates import Buckets
 from onefold.server.refusals import Refused
 from onefold.server.settings import Settings
+from onefold.server.sockets import MOST
 from onefold.server.tokens import Scope, Token, Tokens, TokensError, Who
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ STREAMS = frozenset({"/api/events", "/api/live", "/acp"})
 """What stays open: counted for each token, and ended when the token is revoked."""
 _COOKIE_LIFE = 30 * 86_400
 _LARGE = 256 << 10
+_LITTLE = 64 << 10
+_NOTHING = 4 << 10
 
 _POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -150,8 +153,8 @@ class Guard:
         if peer != head.peer:
             let_in["client"] = (peer, 0)
         if head.websocket:
-            most = self._settings.max_frame if path == "/acp" else self._settings.max_body
-            receive = self._counted(receive, token, most)
+            answer.most = self._most(path, token)
+            receive = self._counted(receive, token, answer.most)
         elif head.has_body:
             receive = await self._with_body(receive, head)
         if path in STREAMS:
@@ -249,6 +252,12 @@ class Guard:
 
         return given
 
+    def _most(self, path: str, token: Token) -> int:
+        """Bytes of one message on a WebSocket. Who only follows says nothing, and who only reads little."""
+        if path != "/acp":
+            return _NOTHING
+        return self._settings.max_frame if token.who.may("write") else min(_LITTLE, self._settings.max_frame)
+
     def _counted(self, receive: Receive, token: Token, most: int) -> Receive:
         """Frames that are not too large, and no faster than the token may: who sends more waits, and so does its
         socket."""
@@ -320,13 +329,16 @@ class _Answer:
         self._receive = receive
         self._send = send
         self._started = self._done = False
+        self.most = 0
+        """Bytes of one message from the client, on a WebSocket."""
 
     async def send(self, message: Message) -> None:
         kind = message["type"]
         if kind in ("http.response.start", "websocket.http.response.start"):
             message = {**message, "headers": self._dressed(message.get("headers", ()))}
-        elif kind == "websocket.accept" and self._speaks and not message.get("subprotocol"):
-            message = {**message, "subprotocol": PROTOCOL}
+        elif kind == "websocket.accept":
+            spoken = message.get("subprotocol") or (PROTOCOL if self._speaks else None)
+            message = {**message, "subprotocol": spoken, MOST: self.most}
         self._started = True
         self._done = kind == "websocket.close" or (kind == "http.response.body" and not message.get("more_body", False))
         await self._send(message)

@@ -25,6 +25,7 @@ from onefold.metrics import Counts
 from onefold.server.connections import bounded
 from onefold.server.live import Hub
 from onefold.server.settings import Settings
+from onefold.server.sockets import bounded_sockets
 from onefold.store import Store
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def serve(
             proxy_headers=False,
             server_header=False,
             http=bounded(settings),
-            ws="websockets-sansio",
+            ws=bounded_sockets(settings),
             ws_max_size=settings.max_frame,
             ws_per_message_deflate=False,  # a few bytes would become megabytes before anybody could look at them
             ssl_certfile=settings.tls_cert,
