@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import resource
 import socket
 import sqlite3
 import sys
@@ -310,6 +311,25 @@ def test_a_flood_of_tiny_frames_leaves_others_their_turn(target: Target, raws: l
         for _ in range(8):
             if not raw.send(flood):
                 break
+
+
+# ---------------------------------------------------------------------- idle connections
+
+
+def test_idle_connections_keep_nobody_out(target: Target) -> None:
+    """More than there may be, without a token, and each stays silent."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 8_192)), hard))
+    idle: list[socket.socket] = []
+    try:
+        with Watch(target):
+            idle += (socket.create_connection(("127.0.0.1", target.served.port), PATIENCE) for _ in range(4_200))
+            for _ in range(5):
+                assert target.served.get("/api/sessions", target.secrets["read"])[0] == 200
+    finally:
+        for one in idle:
+            one.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # ---------------------------------------------------------------------- probes

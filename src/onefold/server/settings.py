@@ -50,7 +50,9 @@ class Settings:
     wrong_tokens: int = 20
     """Wrong tokens from one address at once; then one in three seconds."""
     max_connections: int = 4_000
-    """Followers and requests at the same time."""
+    """Followers and requests at the same time; those that have sent no request make room for new ones."""
+    max_idle: int = 500
+    """Connections of one address on which no request is under way; beyond it, its oldest one ends."""
     max_streams: int = 2_000
     """Followers with one token at the same time."""
     page: int = 1_000
