@@ -61,8 +61,9 @@ class Target:
 class Watch:
     """Somebody else, who asks whether the server lives while it is attacked."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, memory: int = MEMORY) -> None:
         self._target = target
+        self._memory = memory
         self._stop, self._answered = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._ask, daemon=True)
         self.silence = 0.0
@@ -100,7 +101,7 @@ class Watch:
         print(said)
         if kind is None:
             assert self.silence < SILENCE, said
-            assert self.grown < MEMORY, said
+            assert self.grown < self._memory, said
 
 
 @pytest.fixture
@@ -330,6 +331,60 @@ def test_idle_connections_keep_nobody_out(target: Target) -> None:
         for one in idle:
             one.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# ---------------------------------------------------------------------- agents
+
+
+ENDLESS = "import os,time\nwhile True: os.write(1, b'x' * 65536)\n"
+DEAF = """
+import json, sys, time
+for line in sys.stdin:
+    asked = json.loads(line)
+    result = {"protocolVersion": 1} if asked["method"] == "initialize" else {"sessionId": "x"}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+    if asked["method"] == "session/new":
+        time.sleep(600)
+"""
+
+
+def test_an_agent_whose_line_has_no_end_is_ended(tmp_path: Path) -> None:
+    with with_agent(tmp_path, ENDLESS) as target, target.connected("/acp?agent=it", "write") as client:
+        client.send(asked(1, "initialize", protocolVersion=1))
+        until(client, 1)
+        with Watch(target, memory=3 * (64 << 20)):
+            client.send(asked(2, "session/new", cwd="/", mcpServers=[]))
+            ends = time.monotonic() + PATIENCE
+            while "a line of more than 67,108,864 bytes" not in target.served.log.read_text():
+                assert time.monotonic() < ends
+                assert target.served.get("/healthz")[0] == 200
+
+
+def test_what_waits_for_an_agent_that_does_not_read_is_bounded_and_its_client_is_told(tmp_path: Path) -> None:
+    with with_agent(tmp_path, DEAF) as target, target.connected("/acp?agent=it", "write") as client:
+        client.send(asked(1, "initialize", protocolVersion=1))
+        client.send(asked(2, "session/new", cwd="/", mcpServers=[]))
+        session = until(client, 2)["result"]["sessionId"]
+        large = {"jsonrpc": "2.0", "method": "_x/y", "params": {"sessionId": session, "d": "x" * (4 << 20)}}
+        with Watch(target, memory=350 << 20):
+            for _ in range(100):
+                client.send(json.dumps(large))
+            refused = json.loads(client.recv(PATIENCE))
+            while "error" not in refused:
+                refused = json.loads(client.recv(PATIENCE))
+
+    assert refused["id"] is None
+    assert "does not read" in refused["error"]["message"] or "under way" in refused["error"]["message"]
+
+
+@contextmanager
+def with_agent(folder: Path, code: str) -> Iterator[Target]:
+    onefold.open(folder / "agent.db").close()
+    (folder / "agent.py").write_text(code)
+    config(folder, it=[sys.executable, str(folder / "agent.py")])
+    secret, _ = Tokens(folder / "onefold" / "tokens.json").new("write", ["read", "write"])
+    with Served(str(folder / "agent.db"), folder) as served:
+        yield Target(served, {"write": secret})
 
 
 # ---------------------------------------------------------------------- probes

@@ -33,7 +33,7 @@ log = logging.getLogger("onefold.agents")
 
 MOST_UNDER_WAY = 64
 """Requests and notifications of one client that are not answered or passed on yet."""
-MOST_BYTES_UNDER_WAY = 64 << 20
+MOST_BYTES_UNDER_WAY = 32 << 20
 """As much as their frames may be together. One by itself always passes: how large it may be is for who carries it."""
 LARGE = 128 << 10
 """From so many characters on a frame is parsed in a thread."""
@@ -334,6 +334,8 @@ class Door:
                 await room.notify(frame.method or "", frame.params)
         except OnefoldError as refused:
             log.warning("a client's %s was refused: %s", frame.method, refused, extra={"client": self._name})
+            if isinstance(refused, Refused) and refused.code == BUSY:
+                self._give(error(None, BUSY, f"{frame.method} was not passed on: {refused}"))
 
     async def _answer(self, frame: Frame) -> None:
         for room, member in list(self._rooms.values()):
