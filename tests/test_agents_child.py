@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from onefold.agents import child as module
-from onefold.agents.child import CannotStart, Child, ChildGone, Ended
+from onefold.agents.child import CHUNK, CannotStart, Child, ChildDeaf, ChildGone, Ended
 from onefold.agents.wire import Frame, notification, request, result
 from onefold.model import Json
 from tests.helpers import PATIENCE, ROOT
@@ -229,6 +229,53 @@ def test_a_frame_of_sixty_megabytes_comes_and_goes_whole() -> None:
         assert heard.frames == [sent]
         assert child.waiting == 0
         await child.end()
+
+    run(scenario())
+
+
+def test_a_line_of_stdout_without_an_end_ends_the_agent_and_little_of_it_is_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("onefold.agents.child.LONGEST_LINE", 1 << 20)
+    code = "import os\nwhile True: os.write(1, b'x' * 65536)"
+
+    async def scenario() -> None:
+        heard = Heard()
+        await heard.start(python(code))
+        await heard.until(lambda: heard.ends)
+        assert "it wrote a line of more than 1,048,576 bytes" in heard.ends[0].cause
+        assert not heard.frames
+
+    run(scenario())
+
+
+def test_a_line_of_stderr_without_an_end_is_cut_into_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onefold.agents.child.LONGEST_SAID", 1 << 20)
+    code = "import os\nfor _ in range(64): os.write(2, b'x' * 65536)\nos.write(2, b'\\nlast\\n')"
+
+    async def scenario() -> None:
+        heard = Heard()
+        await heard.start(python(code))
+        await heard.until(lambda: heard.ends)
+        assert heard.lines[-1] == "last"
+        assert sum(map(len, heard.lines[:-1])) == 64 * 65536
+        assert max(map(len, heard.lines)) <= (1 << 20) + CHUNK
+
+    run(scenario())
+
+
+def test_what_waits_for_a_child_that_does_not_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onefold.agents.child.MOST_WAITING", 1 << 20)
+
+    async def scenario() -> None:
+        heard = Heard()
+        child = await heard.start(python("import time\ntime.sleep(600)"))
+        child.send(notification("large", {"text": "x" * (3 << 20)}))  # one by itself always passes
+        held = child.waiting
+        with pytest.raises(ChildDeaf, match="does not read"):
+            child.send(notification("small", {}))
+        assert child.waiting == held
+        await child.end(0)
 
     run(scenario())
 

@@ -782,7 +782,7 @@ def test_over_the_network_too_a_large_prompt_and_a_large_answer_pass(tmp_path: P
         with Ran(tmp_path) as served:
             ann = Remote(served)
             try:
-                await ann.prompt("s", "[[say:a]] [[big:60000000]] [[say:b]] " + "y" * 20 * MEGA)
+                await ann.prompt("s", "[[say:a]] [[big:60000000]] [[say:b]] " + "y" * 15 * MEGA)
                 assert [len(s) for s in texts(ann.heard, "agent_message_chunk")] == [1, 60 * MEGA, 1]
                 assert len(ann.shots) == 1
             finally:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvicorn
@@ -22,7 +22,7 @@ from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
 from onefold.server import bodies, guard, refusals
-from onefold.server.connections import bounded
+from onefold.server.connections import Headless, bounded
 from onefold.server.guard import SCOPE_OF, Guard, ListeningRefused, check_listening, scope_for
 from onefold.server.origins import Names, Place
 from onefold.server.rates import Buckets
@@ -336,9 +336,12 @@ def test_a_token_is_taken_from_a_header_or_the_cookie_of_this_port(world: World)
     assert world.ask(headers={"authorization": "Bearer wrong"} | world.cookie()).status == 401
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_health_is_told_to_everybody(world: World, path: str) -> None:
-    assert world.ask("GET", path, headers={"host": "10.1.2.3:8642"}).status == 200
+@pytest.mark.parametrize(("path", "elsewhere"), [("/healthz", 200), ("/readyz", 403)])
+def test_health_is_told_to_everybody_and_readiness_to_who_knows_the_name(
+    world: World, path: str, elsewhere: int
+) -> None:
+    assert world.ask("GET", path).status == 200
+    assert world.ask("GET", path, headers={"host": "10.1.2.3:8642"}).status == elsewhere
     assert world.ask("POST", path).status == 401
     assert world.ask("GET", path + "/x").status == 401
 
@@ -1009,15 +1012,47 @@ def test_a_stream_stays_open_longer_than_a_head_may_take(live: Live) -> None:
         assert opened.recv(timeout=10) == "5"
 
 
-def test_a_connection_too_many_is_told_to_come_again(live: Live) -> None:
+def test_when_all_connections_are_taken_the_oldest_silent_one_makes_room(live: Live) -> None:
     with contextlib.ExitStack() as stack:
         idle = [stack.enter_context(socket.create_connection(("127.0.0.1", live.port), timeout=10)) for _ in range(20)]
-        refused = stack.enter_context(socket.create_connection(("127.0.0.1", live.port), timeout=10))
-        answer = to_the_end(refused)
+        assert status_of(live.ask("GET /api/sessions HTTP/1.1")) == 200
         assert all(to_the_end(wire) == b"" for wire in idle), "those who say nothing are let go in time"
 
-    assert status_of(answer) == 503
-    assert status_of(live.ask("GET /api/sessions HTTP/1.1")) == 200
+
+def test_a_connection_too_many_is_told_to_come_again(live: Live) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            events = stack.enter_context(live.speak("GET /api/events HTTP/1.1"))
+            while b": here" not in events.recv(65536):
+                pass
+        refused = stack.enter_context(socket.create_connection(("127.0.0.1", live.port), timeout=10))
+        assert status_of(to_the_end(refused)) == 503
+
+
+def test_an_address_has_so_many_idle_connections_and_those_that_asked_before_go_last() -> None:
+    class Wire:
+        ended = False
+
+        def abort(self) -> None:
+            self.ended = True
+
+    rests, first, second, other = (Wire() for _ in range(4))
+    headless = Headless()
+    headless.add(cast("Any", rests), "a", asked=True)
+    for wire, address in ((first, "a"), (second, "a"), (other, "b")):
+        headless.add(cast("Any", wire), address, asked=False)
+    assert headless.count("a") == 3
+
+    assert headless.drop_oldest("a")
+    assert (first.ended, second.ended, rests.ended) == (True, False, False)
+    assert headless.drop_oldest()
+    assert second.ended
+    assert headless.drop_oldest("a")
+    assert rests.ended
+    assert not headless.drop_oldest("a")
+    assert headless.drop_oldest()
+    assert other.ended
+    assert not headless.drop_oldest()
 
 
 def test_chunks_without_an_end_are_cut_off_and_the_answer_is_read(live: Live) -> None:

@@ -39,6 +39,12 @@ CLOSING = 1.0
 KIN_GRACE = 1.0
 """How many seconds what the child started has to end after it."""
 UNKILLABLE = 5.0
+LONGEST_LINE = 64 << 20
+"""Bytes of one line of stdout; an agent that writes a longer one is ended."""
+LONGEST_SAID = 32 << 20
+"""Bytes of one line of stderr; a longer one is cut into several."""
+MOST_WAITING = 32 << 20
+"""Bytes that wait for a child which does not read. One frame by itself always passes."""
 LAST_WORDS = 6
 LONGEST_WORDS = 300
 
@@ -49,6 +55,14 @@ class CannotStart(OnefoldError):
 
 class ChildGone(OnefoldError):
     """The agent's process has ended, or is about to. Nothing was sent."""
+
+
+class ChildDeaf(ChildGone):
+    """The agent does not read, and too much waits for it already. Nothing was sent."""
+
+
+class LineTooLong(OnefoldError):
+    """The agent wrote a line without an end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +146,13 @@ class Child:
             raise ChildGone(
                 f"the agent {self._name} (process {self.pid}) is gone: {how}. Nothing was sent; start it again"
             )
-        self._stdin.write(text(frame).encode(errors="surrogatepass") + b"\n")
+        line = text(frame).encode(errors="surrogatepass") + b"\n"
+        if self.waiting and self.waiting + len(line) > MOST_WAITING:
+            raise ChildDeaf(
+                f"the agent {self._name} (process {self.pid}) does not read: {self.waiting:,} bytes wait for it. "
+                "Nothing was sent; try again later, or end the agent"
+            )
+        self._stdin.write(line)
 
     async def end(self, grace: float = 5.0) -> Ended:
         """Closes its stdin; after half of `grace` SIGTERM, after all of it SIGKILL, to it and all that it started.
@@ -253,7 +273,8 @@ class Child:
     # ------------------------------------------------------------------ what it says
 
     async def _pump(self, pipe: _Output, take: Callable[[bytes], Awaitable[None]]) -> None:
-        lines, loop = _Lines(), asyncio.get_running_loop()
+        is_said = pipe is self._stderr
+        lines, loop = _Lines(LONGEST_SAID if is_said else LONGEST_LINE, cut=is_said), asyncio.get_running_loop()
         since = loop.time()
         try:
             while data := await pipe.read():
@@ -266,6 +287,11 @@ class Child:
                 await asyncio.sleep(0)
             if rest := lines.rest():
                 await take(rest)
+        except LineTooLong as error:
+            log.error("agent %s (process %d): %s", self._name, self.pid, error)
+            self._close(str(error))
+            self._task(self._end(2 * CLOSING))
+            return
         except Exception as error:
             log.exception("agent %s (process %d): what it said could not be taken", self._name, self.pid)
             self._close(f"what it said could not be taken ({error!r})")
@@ -347,22 +373,29 @@ def _signal_name(number: int) -> str:
 
 
 class _Lines:
-    """Cuts a stream at `\\n` and nothing else. Every byte is looked at once, however long a line gets."""
+    """Cuts a stream at `\\n` and nothing else. Every byte is looked at once, however long a line gets: up to `most`
+    bytes, where it is cut, or refused."""
 
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
+    def __init__(self, most: int, *, cut: bool) -> None:
+        self._most = most
+        self._cut = cut
+        self._line = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
         *whole, rest = data.split(b"\n")
         if whole:
-            whole[0] = b"".join((*self._parts, whole[0]))
-            self._parts.clear()
-        if rest:
-            self._parts.append(rest)
+            whole[0] = bytes(self._line + whole[0])
+            self._line.clear()
+        self._line += rest
+        if len(self._line) > self._most:
+            if not self._cut:
+                raise LineTooLong(f"it wrote a line of more than {self._most:,} bytes")
+            whole.append(bytes(self._line))
+            self._line.clear()
         return whole
 
     def rest(self) -> bytes:
-        return b"".join(self._parts)
+        return bytes(self._line)
 
 
 class _Output:

@@ -11,7 +11,7 @@ from onefold.agents.history import replay, replayed
 from onefold.agents.hosting import Host
 from onefold.agents.members import Member
 from onefold.agents.outbox import Outbox
-from onefold.agents.refused import FORBIDDEN, Refused
+from onefold.agents.refused import BUSY, FORBIDDEN, Refused
 from onefold.agents.room import Room
 from onefold.agents.spec import Agent
 from onefold.agents.wire import (
@@ -22,14 +22,21 @@ from onefold.agents.wire import (
     Frame,
     error,
     notification,
-    parse,
     result,
+    sole,
     text,
 )
 from onefold.errors import OnefoldError
 from onefold.model import Json
 
 log = logging.getLogger("onefold.agents")
+
+MOST_UNDER_WAY = 64
+"""Requests and notifications of one client that are not answered or passed on yet."""
+MOST_BYTES_UNDER_WAY = 32 << 20
+"""As much as their frames may be together. One by itself always passes: how large it may be is for who carries it."""
+LARGE = 128 << 10
+"""From so many characters on a frame is parsed in a thread."""
 
 Scope = Literal["read", "write", "compact", "admin"]
 History = Literal["all", "segment", "pending", "none"]
@@ -65,24 +72,29 @@ class Door:
         self._rooms: dict[str, tuple[Room, Member]] = {}
         self._locked: Room | None = None
         """The room that was made for this client, and whose agent wants somebody to log in first."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], int] = {}
+        """What is under way, and how large its frame was."""
 
     async def take(self, line: str) -> None:
         """One line from the client."""
         try:
-            frames = parse(line)
+            frame = await asyncio.to_thread(sole, line) if len(line) > LARGE else sole(line)
         except ValueError as wrong:
             self._give(error(None, INVALID_REQUEST, f"this is no frame: {wrong}"))
             return
-        for frame in frames:
-            if frame.is_response:
-                await self._answer(frame)
-            elif frame.is_request:
-                self._run(self._respond(frame))
-            elif frame.method is not None:
-                self._run(self._notified(frame))
-            else:
-                self._give(error(None, INVALID_REQUEST, "a frame has a method, or is the answer to one"))
+        if frame.is_response:
+            await self._answer(frame)
+        elif frame.method is None:
+            self._give(error(None, INVALID_REQUEST, "a frame has a method, or is the answer to one"))
+        elif self._is_full(len(line)):
+            why = f"{len(self._tasks)} requests of this connection are under way; send it again when some are answered"
+            self._give(error(frame.id, BUSY, f"{frame.method} was not taken: {why}"))
+        else:
+            self._run(self._respond(frame) if frame.is_request else self._notified(frame), len(line))
+
+    def _is_full(self, size: int) -> bool:
+        held = sum(self._tasks.values())
+        return len(self._tasks) >= MOST_UNDER_WAY or (held > 0 and held + size > MOST_BYTES_UNDER_WAY)
 
     async def close(self) -> None:
         """The client is gone. Its prompts go on."""
@@ -96,10 +108,10 @@ class Door:
 
     # ------------------------------------------------------------------ requests
 
-    def _run(self, work: Awaitable[None]) -> None:
+    def _run(self, work: Awaitable[None], size: int) -> None:
         task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = size
+        task.add_done_callback(self._tasks.pop)
 
     def _give(self, frame: Frame) -> None:
         self.outbox.give(text(frame))
@@ -322,6 +334,8 @@ class Door:
                 await room.notify(frame.method or "", frame.params)
         except OnefoldError as refused:
             log.warning("a client's %s was refused: %s", frame.method, refused, extra={"client": self._name})
+            if isinstance(refused, Refused) and refused.code == BUSY:
+                self._give(error(None, BUSY, f"{frame.method} was not passed on: {refused}"))
 
     async def _answer(self, frame: Frame) -> None:
         for room, member in list(self._rooms.values()):

@@ -304,13 +304,13 @@ class Process:
     def send(self, frame: Frame) -> None:
         if self._child is None:
             raise Refused(f"the agent {self.agent.name!r} is not there")
-        if frame.method not in _SECRET:
-            self._room.tape.keep("out", frame)
-        self._room.compactions.sent(frame)
         try:
             self._child.send(frame)
         except ChildGone as gone:
             raise Refused(str(gone)) from None
+        if frame.method not in _SECRET:
+            self._room.tape.keep("out", frame)
+        self._room.compactions.sent(frame)
 
     async def answered(self, frame: Frame) -> None:
         """The agent answers a request of ours."""

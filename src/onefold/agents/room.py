@@ -373,10 +373,19 @@ class Room:
         return await answer
 
     async def notify(self, method: str, params: dict[str, Json]) -> None:
+        """Tells the agent something that onefold does not know. Refused if the agent cannot be told."""
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
         async def work() -> None:
-            self.process.send(notification(method, self.process.own(params)))
+            try:
+                self.process.send(notification(method, self.process.own(params)))
+            except OnefoldError as refused:
+                told.set_exception(refused)
+            else:
+                told.set_result(None)
 
         await self._ask(work)
+        await told
 
     # ------------------------------------------------------------------ coming and going
 

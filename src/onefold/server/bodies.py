@@ -7,6 +7,7 @@ import contextlib
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from onefold.messages import extent
 from onefold.server.refusals import malformed, too_large, too_slow
 
 if TYPE_CHECKING:
@@ -58,6 +59,13 @@ async def drain(receive: Receive) -> None:
                 if message["type"] != "http.request" or not message.get("more_body", False):
                     return
                 left -= len(message.get("body", b""))
+
+
+def check(body: bytes, *, depth: int, values: int) -> None:
+    """Refuses JSON that is more than it looks."""
+    if extent.values(body, values) > values:
+        raise malformed(f"the JSON has more than {values:,} values; send it in several requests")
+    check_depth(body, depth)
 
 
 def check_depth(body: bytes, most: int) -> None:

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onefold.server import bodies, refusals
@@ -21,6 +22,7 @@ from onefold.server.origins import ListeningRefused, Names, Place, check_listeni
 from onefold.server.rates import Buckets
 from onefold.server.refusals import Refused
 from onefold.server.settings import Settings
+from onefold.server.sockets import MOST
 from onefold.server.tokens import Scope, Token, Tokens, TokensError, Who
 
 if TYPE_CHECKING:
@@ -50,11 +52,13 @@ SCOPE_OF: dict[tuple[str, str], Scope | None] = {
 """What a token must have for a method and a path. None: any token will do."""
 
 OPEN = frozenset({b"/healthz", b"/readyz"})
-"""What is answered without a token."""
+"""What is answered without a token; whether it lives also to who knows no name of it."""
 STREAMS = frozenset({"/api/events", "/api/live", "/acp"})
 """What stays open: counted for each token, and ended when the token is revoked."""
 _COOKIE_LIFE = 30 * 86_400
 _LARGE = 256 << 10
+_LITTLE = 64 << 10
+_NOTHING = 4 << 10
 
 _POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -105,6 +109,7 @@ class Guard:
         self._tokens = tokens
         self._names = Names(settings)
         self._requests = Buckets(settings.rate, settings.burst, clock)
+        self._frames = Buckets(settings.rate, settings.burst, clock)
         self._wrong = Buckets(1 / 3 if settings.wrong_tokens else 0, settings.wrong_tokens, clock)
         self._inside = 0
         self._streams: set[_Stream] = set()
@@ -129,6 +134,8 @@ class Guard:
     async def _handle(self, scope: Asked, receive: Receive, answer: _Answer) -> None:
         head = Head.of(scope)
         if head.raw_path in OPEN and head.method in ("GET", "HEAD") and not head.websocket:
+            if head.raw_path != b"/healthz":
+                self._reached(scope, head)
             await self._app(without_secrets(scope), receive, answer.send)
             return
         here, peer = self._reached(scope, head)
@@ -146,7 +153,8 @@ class Guard:
         if peer != head.peer:
             let_in["client"] = (peer, 0)
         if head.websocket:
-            receive = self._counted(receive, self._settings.max_frame if path == "/acp" else self._settings.max_body)
+            answer.most = self._most(path, token)
+            receive = self._counted(receive, token, answer.most)
         elif head.has_body:
             receive = await self._with_body(receive, head)
         if path in STREAMS:
@@ -232,10 +240,11 @@ class Guard:
         """The body is here before the app is asked, so that no route waits for a slow one or sees too large a one."""
         settings = self._settings
         body = await bodies.read(receive, head.length, most=settings.max_body, seconds=settings.body_timeout)
+        check = partial(bodies.check, body, depth=settings.max_depth, values=settings.max_values)
         if len(body) > _LARGE:
-            await asyncio.to_thread(bodies.check_depth, body, settings.max_depth)
+            await asyncio.to_thread(check)
         else:
-            bodies.check_depth(body, settings.max_depth)
+            check()
         whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def given() -> Message:
@@ -243,9 +252,20 @@ class Guard:
 
         return given
 
-    def _counted(self, receive: Receive, most: int) -> Receive:
+    def _most(self, path: str, token: Token) -> int:
+        """Bytes of one message on a WebSocket. Who only follows says nothing, and who only reads little."""
+        if path != "/acp":
+            return _NOTHING
+        return self._settings.max_frame if token.who.may("write") else min(_LITTLE, self._settings.max_frame)
+
+    def _counted(self, receive: Receive, token: Token, most: int) -> Receive:
+        """Frames that are not too large, and no faster than the token may: who sends more waits, and so does its
+        socket."""
+
         async def counted() -> Message:
             message = await receive()
+            if message["type"] == "websocket.receive" and (wait := self._frames.owe(token.digest)):
+                await asyncio.sleep(wait)
             if len(message.get("bytes") or b"") + len(message.get("text") or "") > most:
                 raise refusals.too_large(most)
             return message
@@ -317,13 +337,16 @@ class _Answer:
         self._receive = receive
         self._send = send
         self._started = self._done = False
+        self.most = 0
+        """Bytes of one message from the client, on a WebSocket."""
 
     async def send(self, message: Message) -> None:
         kind = message["type"]
         if kind in ("http.response.start", "websocket.http.response.start"):
             message = {**message, "headers": self._dressed(message.get("headers", ()))}
-        elif kind == "websocket.accept" and self._speaks and not message.get("subprotocol"):
-            message = {**message, "subprotocol": PROTOCOL}
+        elif kind == "websocket.accept":
+            spoken = message.get("subprotocol") or (PROTOCOL if self._speaks else None)
+            message = {**message, "subprotocol": spoken, MOST: self.most}
         self._started = True
         if self._events:
             self._between_events = message.get("body", b"").endswith(b"\n\n")

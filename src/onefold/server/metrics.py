@@ -12,9 +12,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from onefold.errors import OnefoldError
 from onefold.metrics import TYPE, compactions, head, one, sizes
-from onefold.store import Store
+from onefold.server.readiness import Readiness
 
 if TYPE_CHECKING:
     from onefold.server.live import Hub
@@ -23,11 +22,13 @@ if TYPE_CHECKING:
 def routes(hub: Hub) -> list[BaseRoute]:
     """`/healthz` and `/readyz`, which need no token, and `/metrics`."""
 
-    def lives(request: Request) -> Response:
+    readiness = Readiness(hub.store)
+
+    async def lives(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
-    def ready(request: Request) -> Response:
-        why = "the server is about to end" if hub.draining else not_ready(hub.store)
+    async def ready(request: Request) -> Response:
+        why = "the server is about to end" if hub.draining else await readiness.trouble()
         return JSONResponse({"status": "not ready" if why else "ok", **({"cause": why} if why else {})},
                             503 if why else 200)  # fmt: skip
 
@@ -39,17 +40,6 @@ def routes(hub: Hub) -> list[BaseRoute]:
         Route("/readyz", ready, methods=["GET"], include_in_schema=False),
         Route("/metrics", numbers, methods=["GET"], include_in_schema=False),
     ]
-
-
-def not_ready(store: Store) -> str | None:
-    """Why the store cannot be used, if it cannot. The write lock is asked for, and nothing is written."""
-    backend = store.journal.backend
-    try:
-        backend.read(lambda tx: tx.now)
-        backend.write("", lambda tx: tx.now)
-    except OnefoldError as error:
-        return str(error)
-    return None
 
 
 def text(hub: Hub) -> str:

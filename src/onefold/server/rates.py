@@ -18,13 +18,20 @@ class Buckets:
 
     def take(self, key: str) -> float:
         """Takes one, and returns 0; or takes none, and returns the seconds until there is one."""
+        return self._take(key, owing=False)
+
+    def owe(self, key: str) -> float:
+        """Takes one in any case, and returns the seconds to wait before it is used."""
+        return self._take(key, owing=True)
+
+    def _take(self, key: str, *, owing: bool) -> float:
         if self._rate <= 0:
             return 0.0
         now = self._clock()
         left, since = self._left.pop(key, (self._burst, now))
         left = min(self._burst, left + max(0.0, now - since) * self._rate)
         taken = left >= 1.0
-        self._left[key] = (left - 1.0 if taken else left, now)
+        self._left[key] = (left - 1.0 if taken or owing else left, now)
         if len(self._left) > self._most:
             self._left.popitem(last=False)
         return 0.0 if taken else (1.0 - left) / self._rate

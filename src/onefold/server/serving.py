@@ -25,6 +25,7 @@ from onefold.metrics import Counts
 from onefold.server.connections import bounded
 from onefold.server.live import Hub
 from onefold.server.settings import Settings
+from onefold.server.sockets import bounded_sockets
 from onefold.store import Store
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ log = logging.getLogger("onefold.server")
 
 SOCKET_BYTES = 256 << 10
 """What the system holds for a client that takes nothing: enough for a quick one, and no megabytes for a dead one."""
+BACKLOG = 2_048
+"""Connections that the system holds until they are accepted."""
+ACCEPTED = 32
+"""Connections that are accepted at once, before those that are there have their turn."""
 DEAD_AFTER = 60
 """Seconds after which the system gives up a connection whose other end does not answer."""
 _FIELDS = ("session", "compaction", "fence", "holder", "cause", "client", "after", "store", "url", "signal")
@@ -68,10 +73,12 @@ def serve(
             proxy_headers=False,
             server_header=False,
             http=bounded(settings),
-            ws="websockets-sansio",
+            ws=bounded_sockets(settings),
             ws_max_size=settings.max_frame,
+            ws_per_message_deflate=False,  # a few bytes would become megabytes before anybody could look at them
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
+            backlog=ACCEPTED,
             timeout_graceful_shutdown=math.ceil(settings.drain),
         )
         _load(config, settings)
@@ -125,6 +132,8 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if not self.started:
             return
+        for listening in sockets or ():
+            listening.listen(BACKLOG)  # the event loop takes one number for both, and has set the small one
         self._hub.start()
         try:
             if self._begin is not None:
@@ -179,7 +188,7 @@ def listen(host: str, port: int) -> socket.socket:
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER * 1000)
         made.bind(address)
-        made.listen(2048)
+        made.listen(BACKLOG)
         made.setblocking(False)
     except OSError as error:
         made.close()

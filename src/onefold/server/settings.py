@@ -32,20 +32,27 @@ class Settings:
     # how much
     max_body: int = 16 << 20
     """Bytes of a request's body."""
-    max_frame: int = 64 << 20
-    """Bytes of one frame of an ACP client: pictures and files come in them."""
+    max_frame: int = 16 << 20
+    """Bytes of one frame of an ACP client whose token may write: pictures and files come in them. To read a larger one
+    would keep everybody else waiting for more than a tenth of a second."""
+    max_unfinished: int = 64 << 20
+    """Bytes of all WebSockets' messages together that have begun and not ended, or wait to be taken."""
+    max_values: int = 200_000
+    """Values in a JSON body: each costs far more memory than the byte or two it came in."""
     max_depth: int = 100
     """Levels of nesting in a JSON body."""
     body_timeout: float = 30.0
     """Seconds within which the head of a request has to be there, and then its body."""
     rate: float = 200.0
-    """Requests a second of one token, on average; 0 for no bound."""
+    """Requests a second of one token, on average, and frames of its WebSockets; 0 for no bound."""
     burst: int = 400
-    """Requests of one token at once, before the average counts."""
+    """Requests or frames of one token at once, before the average counts."""
     wrong_tokens: int = 20
     """Wrong tokens from one address at once; then one in three seconds."""
     max_connections: int = 4_000
-    """Followers and requests at the same time."""
+    """Followers and requests at the same time; those that have sent no request make room for new ones."""
+    max_idle: int = 500
+    """Connections of one address on which no request is under way; beyond it, its oldest one ends."""
     max_streams: int = 2_000
     """Followers with one token at the same time."""
     page: int = 1_000
