@@ -55,6 +55,17 @@ class Agents:
             raise AgentUnusable(f"there is no agent {name!r} in the config file; there are: {there}")
         return self.known[name]
 
+    def again(self, name: str, session: str) -> Agent:
+        """The agent that a session had before, as the config file says it is run. A store names it, and no more: a
+        command that stands in one may be anybody's, and is never run."""
+        if name in self.known:
+            return self.known[name]
+        raise AgentUnusable(
+            f"session {session!r} had the agent {name!r}, which the config file does not name, and a command is never "
+            f"taken from a store; name it there under [agents.{name}], or give its command again: "
+            f"`onefold run --session {shlex.quote(session)} -- COMMAND`"
+        )
+
 
 def agents(settings: Mapping[str, Any]) -> Agents:
     """The agents of a config file:
