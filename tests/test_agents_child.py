@@ -414,18 +414,20 @@ def test_odd_text_goes_out_and_comes_back_equal() -> None:
     run(scenario())
 
 
-def test_env_is_added_to_what_is_inherited_and_the_folder_is_as_given(
+def test_env_is_all_of_its_environment_and_the_folder_is_as_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ONEFOLD_INHERITED", "before")
+    monkeypatch.setenv("INHERITED", "before")
+    here = dict(os.environ)
+    monkeypatch.setenv("WITHHELD", "secret")
     folder = str(tmp_path.resolve())
 
     async def scenario() -> None:
-        talk = await Talk.begin(env={"ONEFOLD_GIVEN": "more"}, cwd=folder)
+        talk = await Talk.begin(env={**here, "GIVEN": "more"}, cwd=folder)
 
-        await talk.turn("[[env:ONEFOLD_INHERITED]] [[env:ONEFOLD_GIVEN]]")
+        await talk.turn("[[env:INHERITED]] [[env:GIVEN]] [[env:WITHHELD]]")
 
-        assert talk.heard.said == "ONEFOLD_INHERITED=beforeONEFOLD_GIVEN=more"
+        assert talk.heard.said == "INHERITED=beforeGIVEN=moreWITHHELD=None"
         assert folder_of(talk.child.pid) == folder
         await talk.child.end()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from onefold.agents.spec import Agent, Agents
+from onefold.agents.spec import Agent, Agents, AgentUnusable, adhoc, agents
 from onefold.agents.wire import Frame, parse, text
 from onefold.model import TURN_SETTLED
-from tests.acp_clients import AGENT, Place, Refusal, blocks, is_method, place
+from tests.acp_clients import AGENT, Place, Ran, Refusal, Remote, blocks, is_method, place
 from tests.test_rooms import answer, messages, records, run
 from tests.test_rooms_hard import attached, kept
 
@@ -175,3 +176,64 @@ def test_a_prompt_that_only_a_hook_knows_is_still_one_after_a_restart(tmp_path: 
             assert ben.said == "***"
 
     run(work)
+
+
+# ---------------------------------------------------------------------- what an agent is not handed
+
+
+SUMMARIZER = {
+    "kind": "openai",
+    "model": "m",
+    "api_key_env": "FIRST_KEY",
+    "fallback": [
+        {"kind": "openai", "model": "n", "api_key_env": "SECOND_KEY", "fallback": {"api_key_env": "THIRD_KEY"}}
+    ],
+}
+OURS = ("ONEFOLD_TOKEN", "ONEFOLD_ANYTHING", "FIRST_KEY", "SECOND_KEY", "THIRD_KEY")
+
+
+def test_an_agent_does_not_inherit_what_is_onefolds_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*OURS, "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, f"{name}-{SECRET}")
+    command = [sys.executable, str(AGENT)]
+    tables = {
+        "plain": {"command": command},
+        "trusted": {"command": command, "pass_env": ["ONEFOLD_TOKEN", "THIRD_KEY"]},
+    }
+    named = agents({"agents": tables, "summarizer": SUMMARIZER})
+
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            there.host.agents = named
+            found = {}
+            for agent in (*named.known.values(), adhoc(command)):
+                await there.host.open(agent.name, agent, cwd="/")
+                ann, _ = await attached(there, agent.name)
+                await ann.prompt(agent.name, "".join(f"[[env:{name}]]" for name in os.environ))
+                found[agent.name] = {name for name in os.environ if f"{name}={os.environ[name]}" in ann.said}
+
+            assert found["plain"] & set(OURS) == set()
+            assert found["trusted"] & set(OURS) == {"ONEFOLD_TOKEN", "THIRD_KEY"}
+            assert found[adhoc(command).name] & set(OURS) == set()
+            assert {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "PATH"} <= found["plain"]
+
+    run(work)
+
+
+def test_an_agent_under_onefold_run_cannot_answer_its_own_question_with_the_servers_token(tmp_path: Path) -> None:
+    async def work() -> None:
+        with Ran(tmp_path) as served:
+            ann = Remote(served)
+            try:
+                await ann.prompt("s", "[[env:ONEFOLD_TOKEN]]")
+                assert ann.said == "ONEFOLD_TOKEN=None"
+            finally:
+                await ann.close()
+
+    run(work)
+
+
+@pytest.mark.parametrize("wrong", ["ONEFOLD_STORE", [1], [""], {"a": "b"}])
+def test_what_is_no_list_of_variables_is_refused_by_name(wrong: Any) -> None:
+    with pytest.raises(AgentUnusable, match=r"agents\.one\.pass_env is a list of names"):
+        agents({"agents": {"one": {"command": "x", "pass_env": wrong}}})

@@ -116,7 +116,8 @@ class Child:
         on_noise: Callable[[str], Awaitable[None]],
         on_end: Callable[[Ended], Awaitable[None]],
     ) -> Child:
-        """Runs a command in a session and process group of its own; `env` is added to what this process has."""
+        """Runs a command in a session and process group of its own. `env` is all of its environment; without it, the
+        one of this process."""
         process = _spawn(command, env, cwd)
         return cls(process, command[0], on_frame=on_frame, on_line=on_line, on_noise=on_noise, on_end=on_end)
 
@@ -313,7 +314,7 @@ def _spawn(command: Sequence[str], env: Mapping[str, str] | None, cwd: str | Non
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=cwd,
-            env={**os.environ, **(env or {})},
+            env=env,
             start_new_session=True,
         )
     except OSError as error:

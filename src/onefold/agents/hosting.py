@@ -121,6 +121,10 @@ class Host:
     async def in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
+    def environment(self, agent: Agent) -> dict[str, str]:
+        """What an agent that is started now finds in its environment."""
+        return self.agents.environment(agent, os.environ)
+
     def snapshot(self, session: str) -> dict[str, Json]:
         return self.snapshots(session) if self.snapshots is not None else {}
 

@@ -156,7 +156,7 @@ class Process:
         child: Child | None = None
         self._child = child = await Child.start(
             self.agent.command,
-            env=self.agent.env,
+            env=room.around.environment(self.agent),
             cwd=self.agent.cwd or self.cwd,
             on_frame=lambda frame: post(room.heard, frame),
             on_line=lambda line: post(room.logged, line),
