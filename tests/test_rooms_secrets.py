@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from onefold.agents.spec import Agent, Agents, AgentUnusable, adhoc, agents
-from onefold.agents.wire import Frame, parse, text
-from onefold.model import TURN_SETTLED
+from onefold.agents.wire import Frame, notification, parse, text
+from onefold.model import COMMITTED, TURN_SETTLED
 from tests.acp_clients import AGENT, Place, Ran, Refusal, Remote, blocks, is_method, place
 from tests.test_rooms import answer, messages, records, run
 from tests.test_rooms_hard import attached, kept
@@ -237,3 +237,57 @@ def test_an_agent_under_onefold_run_cannot_answer_its_own_question_with_the_serv
 def test_what_is_no_list_of_variables_is_refused_by_name(wrong: Any) -> None:
     with pytest.raises(AgentUnusable, match=r"agents\.one\.pass_env is a list of names"):
         agents({"agents": {"one": {"command": "x", "pass_env": wrong}}})
+
+
+# ---------------------------------------------------------------------- what an agent says of others
+
+
+def said_of(session: str, word: str) -> list[str]:
+    """Everything that an agent may say unasked, of one of its sessions."""
+    words = {"type": "text", "text": word}
+    updates: list[dict[str, Any]] = [
+        {"sessionUpdate": "agent_message_chunk", "content": words},
+        {"sessionUpdate": "agent_thought_chunk", "messageId": "m", "content": words},
+        {"sessionUpdate": "tool_call", "toolCallId": word, "title": word, "status": "completed"},
+        {"sessionUpdate": "usage_update", "used": 1, "size": 2, "_meta": {"word": word}},
+        {"sessionUpdate": "available_commands_update", "availableCommands": [{"name": word, "description": word}]},
+        {"sessionUpdate": "session_info_update", "title": word},
+        {"sessionUpdate": "compaction_update", "compactionId": word, "status": "completed"},
+    ]
+    frames = [notification("session/update", {"sessionId": session, "update": update}) for update in updates]
+    return [text(frame) for frame in (*frames, notification("_more/news", {"sessionId": session, "news": word}))]
+
+
+def test_what_an_agent_says_of_another_session_is_neither_shown_nor_recorded_as_the_rooms(tmp_path: Path) -> None:
+    state = ("--state", str(tmp_path / "state"), "--ids", "own")
+    others = tmp_path / "others"
+
+    async def work() -> None:
+        async with place(tmp_path, *state) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            own = there.host.rooms[session].process.session or ""
+            others.write_text("\n".join([*said_of("a-subagent", SECRET), *said_of(own, "mine")]))
+            await ann.prompt(session, f"[[raw:{others}]] [[say:. the end]]")
+            late, shot = await attached(there, session, history="all")
+            again, _ = await attached(there, session, after=0)
+            await again.until(is_method("onefold/turn_settled"))
+
+            assert ann.said == "mine. the end"
+            for client in (ann, late, again):
+                assert SECRET not in str([frame.body for frame in client.heard])
+            assert "mine" in str([frame.body for frame in late.heard])
+            assert SECRET not in str(shot)
+            assert SECRET not in str(records(there, session))
+            assert "'toolCallId': 'mine'" in str(records(there, session))
+            assert len(kept(there, session, "other")) == len(said_of("a-subagent", SECRET))
+            assert SECRET in str(kept(there, session, "other"))
+            kinds = [record.kind for record in records(there, session)]
+            assert kinds.count(COMMITTED) == 1
+            others.write_text("\n".join(said_of("a-subagent", SECRET)))
+            await ann.prompt(session, f"[[raw:{others}]]")
+        async with place(tmp_path, *state) as there:  # what was heard and is in no message yet is read again
+            await attached(there, session)
+            assert SECRET not in str(records(there, session))
+
+    run(work)

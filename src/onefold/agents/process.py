@@ -54,6 +54,8 @@ class Process:
         self.cwd = cwd
         self.session: str | None = None
         """The agent's own id of the session."""
+        self.speaks_of: str | None = None
+        """The same, from the moment at which the agent itself knows it: it may speak of others, too."""
         self.initialized: dict[str, Json] = {}
         """What it answered to `initialize`."""
         self.opened: dict[str, Json] = {}
@@ -207,6 +209,7 @@ class Process:
         while True:
             # At a resume too: Hermes tells the whole history then, though ACP says not to.
             self.replaying = method != "session/new"
+            self.speaks_of = params.get("sessionId")
             answer = await self.ask(method, params, then=self._replayed)
             failed = answer.body.get("error")
             if not (isinstance(failed, dict) and failed.get("code") == AUTH_REQUIRED and self._has_a_way_in()):
@@ -234,7 +237,12 @@ class Process:
             yield "session/load"
 
     async def _replayed(self, answer: Frame) -> None:
+        """In the room's own task: what comes right behind the answer is of the session that the answer names."""
         self.replaying = False
+        made = answer.body.get("result")
+        own = made.get("sessionId") if isinstance(made, dict) and self.speaks_of is None else None
+        if isinstance(own, str):
+            self.speaks_of = own
 
     async def _is_ready(self, pid: int, how: str) -> None:
         if self._child is None or self._room.phase == "closed":
@@ -280,6 +288,7 @@ class Process:
                 call.future.exception()  # a prompt's future is waited for by nobody: its turn says how it ended
         self._calls.clear()
         self.replaying = False
+        self.speaks_of = None
         self.greeted.clear()
 
     # ------------------------------------------------------------------ speaking to it

@@ -256,6 +256,8 @@ class Room:
             await self.process.answered(frame)
         elif frame.is_request:
             await self.questions.asked(frame)
+        elif witnesses.of_another(frame, self.process.speaks_of):
+            self.tape.keep("other", frame)
         else:
             if frame.method == "$/cancel_request":
                 await self.questions.taken_back(frame.params.get("requestId"))
