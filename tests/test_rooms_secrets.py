@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from onefold.agents import process
+from onefold.agents.refused import Refused
 from onefold.agents.spec import Agent, Agents, AgentUnusable, adhoc, agents
 from onefold.agents.wire import Frame, notification, parse, text
-from onefold.model import COMMITTED, TURN_SETTLED
+from onefold.model import AGENT_ENDED, COMMITTED, TURN_SETTLED
+from onefold.server.serving import JsonLines
 from tests.acp_clients import AGENT, Place, Ran, Refusal, Remote, blocks, is_method, place
 from tests.test_rooms import answer, messages, records, run
 from tests.test_rooms_hard import attached, kept
 
 SECRET = "swordfish"
+
+
+@pytest.fixture
+def log_lines() -> Iterator[io.StringIO]:
+    """The log, as a server writes it, with all that can be had."""
+    stream, logger = io.StringIO(), logging.getLogger("onefold")
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    yield stream
+    logger.setLevel(level)
+    logger.removeHandler(handler)
 
 
 def bytes_of(folder: Path) -> bytes:
@@ -176,6 +195,77 @@ def test_a_prompt_that_only_a_hook_knows_is_still_one_after_a_restart(tmp_path: 
             assert ben.said == "***"
 
     run(work)
+
+
+# ---------------------------------------------------------------------- what an agent says on stderr
+
+
+def test_the_last_lines_of_an_agent_that_dies_are_in_the_frames_and_nowhere_else(
+    tmp_path: Path, log_lines: io.StringIO
+) -> None:
+    """Agents log prompts and keys; the log of onefold has neither, and those who only look on see no more of it."""
+
+    async def work() -> None:
+        async with place(tmp_path, "--state", str(tmp_path / "state")) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            ben, _ = await attached(there, session)
+            with pytest.raises(Refusal, match=r"the agent ended: it ended with exit code 1$"):
+                await ann.prompt(session, f"[[stderr:the prompt was {SECRET}]] [[die:1]]")
+            await ann.prompt(session, "[[say:on]]")
+            cid, shot = await attached(there, session, history="all")
+
+            told = [r.body for r in records(there, session) if r.kind in (AGENT_ENDED, TURN_SETTLED)]
+            assert told[0] == {**told[0], "outcome": "interrupted", "cause": "it ended with exit code 1"}
+            assert told[1] == {"code": 1, "signal": None, "cause": "it ended with exit code 1"}
+            assert SECRET not in str(told)
+            notes = [f.body for client in (ann, ben, cid) for f in client.heard if str(f.method).startswith("onefold/")]
+            assert "exit code 1" in str(notes)
+            assert SECRET not in str([note for note in notes if note["method"] != "onefold/queue_changed"])
+            assert SECRET not in str(shot["agent"])
+            assert [line for _, line in kept(there, session, "err") if SECRET in line]
+
+    run(work)
+
+    assert '"cause":"it ended with exit code 1"' in log_lines.getvalue()
+    assert SECRET not in log_lines.getvalue()
+
+
+@pytest.mark.parametrize("broken", ["session/new", "session/load"])
+def test_what_an_agent_answers_at_its_start_is_in_no_log(
+    tmp_path: Path, broken: str, log_lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as: incorrect API key provided, and the key."""
+    agent = tmp_path / "agent.py"
+    agent.write_text(REFUSES % {"broken": broken, "word": SECRET})
+    monkeypatch.setattr(process, "GIVE_UP", 1)
+
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            room = await there.host.open("s", Agent("x", (sys.executable, str(agent))), cwd="/")
+            if broken == "session/new":
+                with pytest.raises(Refused, match=SECRET):  # who starts it has to know
+                    await room.ready()
+            else:
+                await room.ready()
+                await there.host.shut("s", "again")
+                await (await there.host.open("s", Agent("x", (sys.executable, str(agent))), cwd="/")).ready()
+
+    run(work)
+
+    assert f"{broken} with the error -32603" in log_lines.getvalue()
+    assert SECRET not in log_lines.getvalue()
+
+
+REFUSES = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    said = {"result": {"protocolVersion": 1, "sessionId": "own", "agentCapabilities": {"loadSession": True}}}
+    if asked["method"] == "%(broken)s":
+        said = {"error": {"code": -32603, "message": "%(word)s"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), **said}), flush=True)
+"""
 
 
 # ---------------------------------------------------------------------- what an agent is not handed

@@ -58,7 +58,9 @@ class Ended:
     code: int | None
     signal: int | None
     cause: str
-    """In words, with the last lines of its stderr."""
+    """In words of ours: an agent's own may have anything in them, a prompt or a key."""
+    last_words: tuple[str, ...] = ()
+    """The last lines of its stderr, for who started it. They belong into no log and no record."""
 
 
 class Child:
@@ -246,10 +248,7 @@ class Child:
             how = f"it was killed by signal {number} ({_signal_name(number)})"
         else:
             how = f"it ended with exit code {code}" if code is not None else "it does not end, not even by SIGKILL"
-        cause = f"{self._why}; {how}" if self._why else how
-        if self._last_words:
-            cause += ". Its last lines on stderr: " + " | ".join(self._last_words)
-        return Ended(code, number, cause)
+        return Ended(code, number, f"{self._why}; {how}" if self._why else how, tuple(self._last_words))
 
     # ------------------------------------------------------------------ what it says
 
