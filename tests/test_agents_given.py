@@ -12,6 +12,7 @@ import onefold
 from onefold.agents.frames import Frames, RoomRow
 from onefold.agents.hosting import Host
 from onefold.agents.spec import Agent, Agents, AgentUnusable
+from onefold.journal import history
 from tests.acp_clients import AGENT, Refusal, config
 from tests.serving import Served
 from tests.test_rooms import run
@@ -106,3 +107,23 @@ def test_a_room_is_taken_up_by_its_agents_name_with_the_command_of_the_config(gi
     run(work)
 
     assert not (given / "OWNED").exists()
+
+
+def test_what_a_person_is_told_to_type_is_quoted_for_a_shell(given: Path) -> None:
+    """An id may come with a store, and its hint may be copied as it is."""
+
+    class Here(Served):
+        verb = "run"
+
+    with Here(str(given / "agent.db"), given, "--session", HOSTILE, "--", sys.executable, str(AGENT)) as served:
+        assert served.process is not None
+        assert served.process.stdout is not None
+        joins = next(line for line in served.process.stdout if line.startswith("join it: "))
+        served.signal()
+        served.ended()
+
+    assert joins.rstrip().endswith(f"onefold attach --stdio '{HOSTILE}'")
+    with onefold.open(given / "agent.db") as store:
+        head = store.session(HOSTILE).state.head
+        with pytest.raises(onefold.OnefoldError, match=f"`onefold show '{HOSTILE}'` lists them"):
+            history.restore(store.journal, HOSTILE, 99, expect_head=head)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
 import sys
@@ -15,9 +16,9 @@ import pytest
 
 from onefold.agents import process
 from onefold.agents.refused import Refused
-from onefold.agents.spec import Agent, Agents, AgentUnusable, adhoc, agents
+from onefold.agents.spec import Agent, Agents, AgentUnusable, adhoc, agents, shown
 from onefold.agents.wire import Frame, notification, parse, text
-from onefold.model import AGENT_ENDED, COMMITTED, TURN_SETTLED
+from onefold.model import AGENT_ENDED, AGENT_STARTED, COMMITTED, TURN_SETTLED
 from onefold.server.serving import JsonLines
 from tests.acp_clients import AGENT, Place, Ran, Refusal, Remote, blocks, is_method, place
 from tests.test_rooms import answer, messages, records, run
@@ -379,5 +380,41 @@ def test_what_an_agent_says_of_another_session_is_neither_shown_nor_recorded_as_
         async with place(tmp_path, *state) as there:  # what was heard and is in no message yet is read again
             await attached(there, session)
             assert SECRET not in str(records(there, session))
+
+    run(work)
+
+
+# ---------------------------------------------------------------------- what a command has in it
+
+
+@pytest.mark.parametrize(
+    ("command", "written"),
+    [
+        (["opencode", "acp"], "opencode …"),
+        (["a", f"--api-key={SECRET}", "--token", SECRET], "a --api-key=… --token …"),
+        (["a", f"-p{SECRET}", "-p", SECRET, f"-p={SECRET}"], "a -p… -p … -p=…"),
+        (["env", f"KEY={SECRET}", "agent", "--verbose", "--"], "env … … --verbose --"),
+        (["sh", "-c", f"KEY={SECRET} agent"], "sh -c …"),
+        (["a", f"-----BEGIN {SECRET}", f"-={SECRET}", f"--={SECRET}", f"https://me:{SECRET}@host"], "a … -=… --=… …"),
+    ],
+)
+def test_of_a_command_its_program_and_its_options_are_written_down(command: list[str], written: str) -> None:
+    assert shown(command) == written.split()
+
+
+def test_a_key_in_a_command_is_in_no_file(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            command = (sys.executable, str(AGENT), "--script", json.dumps({"key": SECRET}))
+            room = await there.host.open("s", Agent("keyed", command), cwd="/")
+            await room.ready()
+
+            (started,) = (r.body for r in records(there, "s") if r.kind == AGENT_STARTED)
+            assert started["command"] == [sys.executable, "…", "--script", "…"]
+            row = there.host.frames.room("s")
+            assert row is not None
+            assert row.command == started["command"]
+            assert SECRET not in all_frames(there, "s")
+        assert SECRET.encode() not in bytes_of(tmp_path)
 
     run(work)

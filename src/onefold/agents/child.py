@@ -13,6 +13,7 @@ import errno
 import fcntl
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import termios
@@ -331,7 +332,7 @@ def _why_not(error: OSError, program: str, cwd: str | None) -> str:
         case errno.ENOENT:
             return "it is not found. Install it, or name it with its whole path"
         case errno.EACCES:
-            return f"it is not executable, or a folder. Name a program, or make it one: chmod +x {program}"
+            return f"it is not executable, or a folder. Name a program, or make it one: chmod +x {shlex.quote(program)}"
         case errno.ENOEXEC:
             return "it is no program of this machine. If it is a script, its first line has to name the interpreter"
         case errno.E2BIG:

@@ -13,7 +13,7 @@ from onefold.agents import witnesses
 from onefold.agents.child import CannotStart, Child, ChildGone, Ended
 from onefold.agents.frames import RoomRow
 from onefold.agents.refused import AUTH_REQUIRED, BUSY, Refused
-from onefold.agents.spec import Agent, AgentUnusable
+from onefold.agents.spec import Agent, AgentUnusable, shown
 from onefold.agents.wire import Frame, request
 from onefold.errors import OnefoldError
 from onefold.model import Json
@@ -118,7 +118,7 @@ class Process:
         def keep() -> None:
             before = frames.room(room.session)
             own = self.session or (before.agent_session if before is not None else None)
-            name, command = self.agent.name, list(self.agent.command)
+            name, command = self.agent.name, shown(self.agent.command)
             frames.put_room(RoomRow(room.session, name, command, self.cwd, own, room.around.clock(), None))
 
         await room.in_thread(keep)
@@ -254,7 +254,7 @@ class Process:
             return
         room, own = self._room, self.session or ""
         info = self.initialized.get("agentInfo")
-        name, command = self.agent.name, list(self.agent.command)
+        name, command = self.agent.name, shown(self.agent.command)
         body = {
             "agent": name, "command": command, "cwd": self.cwd, "pid": pid, "how": how, "session": own,
             "info": info if isinstance(info, dict) else None,

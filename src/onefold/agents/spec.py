@@ -17,6 +17,8 @@ Redact = Callable[[Frame], Frame | None]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _OPTIONS = ("command", "env", "pass_env", "cwd")
+_OPTION = re.compile(r"--?|-[A-Za-z]|--[A-Za-z][A-Za-z0-9_-]{0,40}")
+_SHORT = re.compile(r"-[A-Za-z]")
 _OURS = "ONEFOLD_"
 """Variables with these first letters are onefold's own: a token, the address of a store."""
 
@@ -147,6 +149,19 @@ def words(command: object, where: str = "command") -> tuple[str, ...]:
         case [*parts] if parts and all(isinstance(p, str) and p for p in parts):
             return tuple(str(p) for p in parts)
     raise _wrong(f'{where} = {command!r} is no command; write {where} = "opencode acp", or a list of words')
+
+
+def shown(command: Sequence[str]) -> list[str]:
+    """What of a command is written down: the program, and its options without what they are set to. Any other word may
+    be a key, and no rule tells which."""
+    return [*command[:1], *(_option(word) for word in command[1:])]
+
+
+def _option(word: str) -> str:
+    name, sign, _ = word.partition("=")
+    if _OPTION.fullmatch(name):
+        return f"{name}=…" if sign else name
+    return f"{word[:2]}…" if _SHORT.match(word) else "…"
 
 
 def adhoc(command: Sequence[str], *, cwd: str | None = None) -> Agent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -105,7 +106,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         if (secret := known.first()) is not None:
             tell(f"open {link(url, secret)}")
             tell("this link is shown once; `onefold token` makes more")
-        tell(f"join it: ONEFOLD_URL={safe(url)} onefold attach --stdio {safe(id)}")
+        tell(f"join it: ONEFOLD_URL={safe(url)} onefold attach --stdio {safe(quote(id))}")
         finish()
 
     async def begin(end: Callable[[], None]) -> None:
