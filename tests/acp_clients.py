@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -179,6 +180,13 @@ async def place(tmp: Path, *options: str, name: str = "scripted", **more: Any) -
 # ---------------------------------------------------------------------- over the network
 
 
+def config(folder: Path, **agents: list[str]) -> None:
+    """A config file that names these agents."""
+    (folder / "onefold").mkdir(exist_ok=True)
+    tables = [f"[agents.{name}]\ncommand = {json.dumps(command)}\n" for name, command in agents.items()]
+    (folder / "onefold" / "config.toml").write_text("\n".join(tables))
+
+
 class Ran(Served):
     """`onefold run` with the scripted agent, in a process of its own."""
 
@@ -197,6 +205,17 @@ class Ran(Served):
         """Started once more, at the same port."""
         self.kill()
         self.start()
+
+
+class Named(Served):
+    """`onefold run` with the scripted agent, by the name it has in the config file."""
+
+    verb = "run"
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        config(folder, scripted=[sys.executable, str(AGENT), *options])
+        onefold.open(folder / "agent.db").close()
+        super().__init__(str(folder / "agent.db"), folder, "--session", "s", "--agent", "scripted")
 
 
 class Remote(Client):

@@ -461,18 +461,20 @@ def test_odd_text_goes_out_and_comes_back_equal() -> None:
     run(scenario())
 
 
-def test_env_is_added_to_what_is_inherited_and_the_folder_is_as_given(
+def test_env_is_all_of_its_environment_and_the_folder_is_as_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ONEFOLD_INHERITED", "before")
+    monkeypatch.setenv("INHERITED", "before")
+    here = dict(os.environ)
+    monkeypatch.setenv("WITHHELD", "secret")
     folder = str(tmp_path.resolve())
 
     async def scenario() -> None:
-        talk = await Talk.begin(env={"ONEFOLD_GIVEN": "more"}, cwd=folder)
+        talk = await Talk.begin(env={**here, "GIVEN": "more"}, cwd=folder)
 
-        await talk.turn("[[env:ONEFOLD_INHERITED]] [[env:ONEFOLD_GIVEN]]")
+        await talk.turn("[[env:INHERITED]] [[env:GIVEN]] [[env:WITHHELD]]")
 
-        assert talk.heard.said == "ONEFOLD_INHERITED=beforeONEFOLD_GIVEN=more"
+        assert talk.heard.said == "INHERITED=beforeGIVEN=moreWITHHELD=None"
         assert folder_of(talk.child.pid) == folder
         await talk.child.end()
 
@@ -509,7 +511,7 @@ def test_a_killed_child_is_noticed_at_once_with_its_last_words() -> None:
         (ended,) = talk.heard.ends
         assert (ended.code, ended.signal) == (None, signal.SIGKILL)
         assert "killed by signal 9 (SIGKILL)" in ended.cause
-        assert ended.cause.endswith("line 14 | line 15 | line 16 | line 17 | line 18 | line 19")
+        assert ended.last_words == tuple(f"line {n}" for n in range(14, 20))
         assert talk.heard.said == "my last words"
         assert talk.heard.order[-1] == "end"
         with pytest.raises(ChildGone, match=r"is gone: it was killed by signal 9.*Nothing was sent; start it again"):
@@ -701,10 +703,8 @@ def test_a_child_that_closes_a_pipe_and_goes_on_is_ended(number: int) -> None:
         await heard.until(lambda: heard.ends)
 
         name = ["stdin", "stdout"][number]
-        assert (
-            heard.ends[0].cause
-            == f"it closed its {name}; it was killed by signal 15 (SIGTERM). Its last lines on stderr: up"
-        )
+        assert heard.ends[0].cause == f"it closed its {name}; it was killed by signal 15 (SIGTERM)"
+        assert heard.ends[0].last_words == ("up",)
 
     run(scenario())
 

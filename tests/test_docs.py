@@ -289,7 +289,7 @@ def _agent(store: onefold.Store, session: onefold.Session) -> None:
     """One that asks something, compacts by itself, and ends."""
     book = Book(store, session.id)
     info = {"name": "OpenCode", "version": "1.18"}
-    command = ["opencode", "acp"]
+    command = ["opencode", "…"]
     started = {
         "agent": "opencode",
         "command": command,

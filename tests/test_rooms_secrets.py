@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
+import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from onefold.agents.spec import Agent, Agents
-from onefold.agents.wire import Frame, parse, text
-from onefold.model import TURN_SETTLED
-from tests.acp_clients import AGENT, Place, Refusal, blocks, is_method, place
+from onefold.agents import process
+from onefold.agents.refused import Refused
+from onefold.agents.spec import Agent, Agents, AgentUnusable, adhoc, agents, shown
+from onefold.agents.wire import Frame, notification, parse, text
+from onefold.model import AGENT_ENDED, AGENT_STARTED, COMMITTED, TURN_SETTLED
+from onefold.server.serving import JsonLines
+from tests.acp_clients import AGENT, Place, Ran, Refusal, Remote, blocks, is_method, place
 from tests.test_rooms import answer, messages, records, run
 from tests.test_rooms_hard import attached, kept
 
 SECRET = "swordfish"
+
+
+@pytest.fixture
+def log_lines() -> Iterator[io.StringIO]:
+    """The log, as a server writes it, with all that can be had."""
+    stream, logger = io.StringIO(), logging.getLogger("onefold")
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    yield stream
+    logger.setLevel(level)
+    logger.removeHandler(handler)
 
 
 def bytes_of(folder: Path) -> bytes:
@@ -173,5 +194,227 @@ def test_a_prompt_that_only_a_hook_knows_is_still_one_after_a_restart(tmp_path: 
             await ben.ask("session/attach", sessionId=session, after=1)
             await ben.until(lambda f: f.method == "onefold/turn_settled" and f.params["outcome"] == "settled")
             assert ben.said == "***"
+
+    run(work)
+
+
+# ---------------------------------------------------------------------- what an agent says on stderr
+
+
+def test_the_last_lines_of_an_agent_that_dies_are_in_the_frames_and_nowhere_else(
+    tmp_path: Path, log_lines: io.StringIO
+) -> None:
+    """Agents log prompts and keys; the log of onefold has neither, and those who only look on see no more of it."""
+
+    async def work() -> None:
+        async with place(tmp_path, "--state", str(tmp_path / "state")) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            ben, _ = await attached(there, session)
+            with pytest.raises(Refusal, match=r"the agent ended: it ended with exit code 1$"):
+                await ann.prompt(session, f"[[stderr:the prompt was {SECRET}]] [[die:1]]")
+            await ann.prompt(session, "[[say:on]]")
+            cid, shot = await attached(there, session, history="all")
+
+            told = [r.body for r in records(there, session) if r.kind in (AGENT_ENDED, TURN_SETTLED)]
+            assert told[0] == {**told[0], "outcome": "interrupted", "cause": "it ended with exit code 1"}
+            assert told[1] == {"code": 1, "signal": None, "cause": "it ended with exit code 1"}
+            assert SECRET not in str(told)
+            notes = [f.body for client in (ann, ben, cid) for f in client.heard if str(f.method).startswith("onefold/")]
+            assert "exit code 1" in str(notes)
+            assert SECRET not in str([note for note in notes if note["method"] != "onefold/queue_changed"])
+            assert SECRET not in str(shot["agent"])
+            assert [line for _, line in kept(there, session, "err") if SECRET in line]
+
+    run(work)
+
+    assert '"cause":"it ended with exit code 1"' in log_lines.getvalue()
+    assert SECRET not in log_lines.getvalue()
+
+
+@pytest.mark.parametrize("broken", ["session/new", "session/load"])
+def test_what_an_agent_answers_at_its_start_is_in_no_log(
+    tmp_path: Path, broken: str, log_lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as: incorrect API key provided, and the key."""
+    agent = tmp_path / "agent.py"
+    agent.write_text(REFUSES % {"broken": broken, "word": SECRET})
+    monkeypatch.setattr(process, "GIVE_UP", 1)
+
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            room = await there.host.open("s", Agent("x", (sys.executable, str(agent))), cwd="/")
+            if broken == "session/new":
+                with pytest.raises(Refused, match=SECRET):  # who starts it has to know
+                    await room.ready()
+            else:
+                await room.ready()
+                await there.host.shut("s", "again")
+                await (await there.host.open("s", Agent("x", (sys.executable, str(agent))), cwd="/")).ready()
+
+    run(work)
+
+    assert f"{broken} with the error -32603" in log_lines.getvalue()
+    assert SECRET not in log_lines.getvalue()
+
+
+REFUSES = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    said = {"result": {"protocolVersion": 1, "sessionId": "own", "agentCapabilities": {"loadSession": True}}}
+    if asked["method"] == "%(broken)s":
+        said = {"error": {"code": -32603, "message": "%(word)s"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), **said}), flush=True)
+"""
+
+
+# ---------------------------------------------------------------------- what an agent is not handed
+
+
+SUMMARIZER = {
+    "kind": "openai",
+    "model": "m",
+    "api_key_env": "FIRST_KEY",
+    "fallback": [
+        {"kind": "openai", "model": "n", "api_key_env": "SECOND_KEY", "fallback": {"api_key_env": "THIRD_KEY"}}
+    ],
+}
+OURS = ("ONEFOLD_TOKEN", "ONEFOLD_ANYTHING", "FIRST_KEY", "SECOND_KEY", "THIRD_KEY")
+
+
+def test_an_agent_does_not_inherit_what_is_onefolds_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*OURS, "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, f"{name}-{SECRET}")
+    command = [sys.executable, str(AGENT)]
+    tables = {
+        "plain": {"command": command},
+        "trusted": {"command": command, "pass_env": ["ONEFOLD_TOKEN", "THIRD_KEY"]},
+    }
+    named = agents({"agents": tables, "summarizer": SUMMARIZER})
+
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            there.host.agents = named
+            found = {}
+            for agent in (*named.known.values(), adhoc(command)):
+                await there.host.open(agent.name, agent, cwd="/")
+                ann, _ = await attached(there, agent.name)
+                await ann.prompt(agent.name, "".join(f"[[env:{name}]]" for name in os.environ))
+                found[agent.name] = {name for name in os.environ if f"{name}={os.environ[name]}" in ann.said}
+
+            assert found["plain"] & set(OURS) == set()
+            assert found["trusted"] & set(OURS) == {"ONEFOLD_TOKEN", "THIRD_KEY"}
+            assert found[adhoc(command).name] & set(OURS) == set()
+            assert {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "PATH"} <= found["plain"]
+
+    run(work)
+
+
+def test_an_agent_under_onefold_run_cannot_answer_its_own_question_with_the_servers_token(tmp_path: Path) -> None:
+    async def work() -> None:
+        with Ran(tmp_path) as served:
+            ann = Remote(served)
+            try:
+                await ann.prompt("s", "[[env:ONEFOLD_TOKEN]]")
+                assert ann.said == "ONEFOLD_TOKEN=None"
+            finally:
+                await ann.close()
+
+    run(work)
+
+
+@pytest.mark.parametrize("wrong", ["ONEFOLD_STORE", [1], [""], {"a": "b"}])
+def test_what_is_no_list_of_variables_is_refused_by_name(wrong: Any) -> None:
+    with pytest.raises(AgentUnusable, match=r"agents\.one\.pass_env is a list of names"):
+        agents({"agents": {"one": {"command": "x", "pass_env": wrong}}})
+
+
+# ---------------------------------------------------------------------- what an agent says of others
+
+
+def said_of(session: str, word: str) -> list[str]:
+    """Everything that an agent may say unasked, of one of its sessions."""
+    words = {"type": "text", "text": word}
+    updates: list[dict[str, Any]] = [
+        {"sessionUpdate": "agent_message_chunk", "content": words},
+        {"sessionUpdate": "agent_thought_chunk", "messageId": "m", "content": words},
+        {"sessionUpdate": "tool_call", "toolCallId": word, "title": word, "status": "completed"},
+        {"sessionUpdate": "usage_update", "used": 1, "size": 2, "_meta": {"word": word}},
+        {"sessionUpdate": "available_commands_update", "availableCommands": [{"name": word, "description": word}]},
+        {"sessionUpdate": "session_info_update", "title": word},
+        {"sessionUpdate": "compaction_update", "compactionId": word, "status": "completed"},
+    ]
+    frames = [notification("session/update", {"sessionId": session, "update": update}) for update in updates]
+    return [text(frame) for frame in (*frames, notification("_more/news", {"sessionId": session, "news": word}))]
+
+
+def test_what_an_agent_says_of_another_session_is_neither_shown_nor_recorded_as_the_rooms(tmp_path: Path) -> None:
+    state = ("--state", str(tmp_path / "state"), "--ids", "own")
+    others = tmp_path / "others"
+
+    async def work() -> None:
+        async with place(tmp_path, *state) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            own = there.host.rooms[session].process.session or ""
+            others.write_text("\n".join([*said_of("a-subagent", SECRET), *said_of(own, "mine")]))
+            await ann.prompt(session, f"[[raw:{others}]] [[say:. the end]]")
+            late, shot = await attached(there, session, history="all")
+            again, _ = await attached(there, session, after=0)
+            await again.until(is_method("onefold/turn_settled"))
+
+            assert ann.said == "mine. the end"
+            for client in (ann, late, again):
+                assert SECRET not in str([frame.body for frame in client.heard])
+            assert "mine" in str([frame.body for frame in late.heard])
+            assert SECRET not in str(shot)
+            assert SECRET not in str(records(there, session))
+            assert "'toolCallId': 'mine'" in str(records(there, session))
+            assert len(kept(there, session, "other")) == len(said_of("a-subagent", SECRET))
+            assert SECRET in str(kept(there, session, "other"))
+            kinds = [record.kind for record in records(there, session)]
+            assert kinds.count(COMMITTED) == 1
+            others.write_text("\n".join(said_of("a-subagent", SECRET)))
+            await ann.prompt(session, f"[[raw:{others}]]")
+        async with place(tmp_path, *state) as there:  # what was heard and is in no message yet is read again
+            await attached(there, session)
+            assert SECRET not in str(records(there, session))
+
+    run(work)
+
+
+# ---------------------------------------------------------------------- what a command has in it
+
+
+@pytest.mark.parametrize(
+    ("command", "written"),
+    [
+        (["opencode", "acp"], "opencode …"),
+        (["a", f"--api-key={SECRET}", "--token", SECRET], "a --api-key=… --token …"),
+        (["a", f"-p{SECRET}", "-p", SECRET, f"-p={SECRET}"], "a -p… -p … -p=…"),
+        (["env", f"KEY={SECRET}", "agent", "--verbose", "--"], "env … … --verbose --"),
+        (["sh", "-c", f"KEY={SECRET} agent"], "sh -c …"),
+        (["a", f"-----BEGIN {SECRET}", f"-={SECRET}", f"--={SECRET}", f"https://me:{SECRET}@host"], "a … -=… --=… …"),
+    ],
+)
+def test_of_a_command_its_program_and_its_options_are_written_down(command: list[str], written: str) -> None:
+    assert shown(command) == written.split()
+
+
+def test_a_key_in_a_command_is_in_no_file(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            command = (sys.executable, str(AGENT), "--script", json.dumps({"key": SECRET}))
+            room = await there.host.open("s", Agent("keyed", command), cwd="/")
+            await room.ready()
+
+            (started,) = (r.body for r in records(there, "s") if r.kind == AGENT_STARTED)
+            assert started["command"] == [sys.executable, "…", "--script", "…"]
+            row = there.host.frames.room("s")
+            assert row is not None
+            assert row.command == started["command"]
+            assert SECRET not in all_frames(there, "s")
+        assert SECRET.encode() not in bytes_of(tmp_path)
 
     run(work)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -23,17 +22,10 @@ import onefold
 from onefold.agents.wire import Frame, notification, parse, request, text
 from onefold.model import MESSAGE, Record
 from onefold.server.tokens import Tokens
-from tests.acp_clients import AGENT, Ran, Refusal, blocks, is_method, is_update
+from tests.acp_clients import AGENT, Named, Ran, Refusal, blocks, config, is_method, is_update
 from tests.serving import PATIENCE, TOKEN, Served, free_port
 
 FORBIDDEN = -32001
-
-
-def config(folder: Path, **agents: list[str]) -> None:
-    """A config file that names these agents."""
-    (folder / "onefold").mkdir(exist_ok=True)
-    tables = [f"[agents.{name}]\ncommand = {json.dumps(command)}\n" for name, command in agents.items()]
-    (folder / "onefold" / "config.toml").write_text("\n".join(tables))
 
 
 @dataclass(frozen=True)
@@ -449,7 +441,7 @@ def test_an_agent_that_is_not_named_or_cannot_be_started_is_said_at_once(server:
 
 
 def test_a_second_server_on_the_store_says_that_the_agent_runs_elsewhere(tmp_path: Path) -> None:
-    with Ran(tmp_path) as first:
+    with Named(tmp_path) as first:
         assert first.process is not None
         with Served(str(tmp_path / "agent.db"), tmp_path) as served:
             second = Server(served, "")
@@ -463,6 +455,13 @@ def test_a_second_server_on_the_store_says_that_the_agent_runs_elsewhere(tmp_pat
                 lost.ask("session/attach", sessionId="s")
             first.kill()
             assert second.post("prompt", "s", text="[[say:hi]]").status_code == 200
+
+
+def test_a_second_server_says_so_of_an_agent_that_its_config_does_not_name_too(tmp_path: Path) -> None:
+    with Ran(tmp_path), Served(str(tmp_path / "agent.db"), tmp_path) as served:
+        refused = Server(served, "").post("prompt", "s", text="[[say:hi]]")
+
+        assert refused.json()["error"]["kind"] == "Hosted"
 
 
 # ---------------------------------------------------------------------- an editor that starts a command
@@ -559,9 +558,9 @@ def test_run_without_an_agent_says_which_there_are(tmp_path: Path) -> None:
     assert "give one of them" in both.stderr
 
 
-def test_run_again_with_the_session_goes_on_without_naming_the_command(tmp_path: Path) -> None:
+def test_run_again_with_the_session_goes_on_with_the_agent_that_the_config_names(tmp_path: Path) -> None:
     state = str(tmp_path / "state")
-    with Ran(tmp_path, "--state", state) as first:
+    with Named(tmp_path, "--state", state) as first:
         server = Server(first, "")
         with client(server, "session=s") as ann:
             ann.new()

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 import onefold
 from onefold.agents.frames import RoomRow
 from onefold.agents.hosting import Host
+from onefold.agents.spec import Agent, Agents
 from onefold.server.settings import Settings
 from tests.acp_clients import AGENT
 from tests.api_server import PATIENCE, served
@@ -62,8 +63,9 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Described]:
             session.compact()
             session.note("rule", "be brief", "style")
             converse(session, 2, start=7)
-        host = Host(store, folder / "agent.db.frames")
-        host.frames.put_room(RoomRow("00", "scripted", [sys.executable, str(AGENT)], "/", None, 0.0, None))
+        agent = Agent("scripted", (sys.executable, str(AGENT)))
+        host = Host(store, folder / "agent.db.frames", Agents({agent.name: agent}))
+        host.frames.put_room(RoomRow("00", agent.name, list(agent.command), "/", None, 0.0, None))
         with served(store, folder, Settings(rate=0, wait=0.1), host) as (address, headers):
             openapi = httpx.get(f"{address}/openapi.json", headers=headers, timeout=PATIENCE).json()
             yield Described(schemathesis.openapi.from_dict(openapi), address, headers)

@@ -13,6 +13,7 @@ import errno
 import fcntl
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import termios
@@ -72,7 +73,9 @@ class Ended:
     code: int | None
     signal: int | None
     cause: str
-    """In words, with the last lines of its stderr."""
+    """In words of ours: an agent's own may have anything in them, a prompt or a key."""
+    last_words: tuple[str, ...] = ()
+    """The last lines of its stderr, for who started it. They belong into no log and no record."""
 
 
 class Child:
@@ -130,7 +133,8 @@ class Child:
         on_noise: Callable[[str], Awaitable[None]],
         on_end: Callable[[Ended], Awaitable[None]],
     ) -> Child:
-        """Runs a command in a session and process group of its own; `env` is added to what this process has."""
+        """Runs a command in a session and process group of its own. `env` is all of its environment; without it, the
+        one of this process."""
         process = _spawn(command, env, cwd)
         return cls(process, command[0], on_frame=on_frame, on_line=on_line, on_noise=on_noise, on_end=on_end)
 
@@ -265,10 +269,7 @@ class Child:
             how = f"it was killed by signal {number} ({_signal_name(number)})"
         else:
             how = f"it ended with exit code {code}" if code is not None else "it does not end, not even by SIGKILL"
-        cause = f"{self._why}; {how}" if self._why else how
-        if self._last_words:
-            cause += ". Its last lines on stderr: " + " | ".join(self._last_words)
-        return Ended(code, number, cause)
+        return Ended(code, number, f"{self._why}; {how}" if self._why else how, tuple(self._last_words))
 
     # ------------------------------------------------------------------ what it says
 
@@ -339,7 +340,7 @@ def _spawn(command: Sequence[str], env: Mapping[str, str] | None, cwd: str | Non
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=cwd,
-            env={**os.environ, **(env or {})},
+            env=env,
             start_new_session=True,
         )
     except OSError as error:
@@ -357,7 +358,7 @@ def _why_not(error: OSError, program: str, cwd: str | None) -> str:
         case errno.ENOENT:
             return "it is not found. Install it, or name it with its whole path"
         case errno.EACCES:
-            return f"it is not executable, or a folder. Name a program, or make it one: chmod +x {program}"
+            return f"it is not executable, or a folder. Name a program, or make it one: chmod +x {shlex.quote(program)}"
         case errno.ENOEXEC:
             return "it is no program of this machine. If it is a script, its first line has to name the interpreter"
         case errno.E2BIG:

@@ -66,6 +66,7 @@ class RoomRow:
     session: str
     agent: str
     command: list[str]
+    """For people. It is never run: whoever wrote this file may be somebody else."""
     cwd: str
     agent_session: str | None
     """The agent's own id for the session."""

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import shlex
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from onefold.agents.erasure import settle
 from onefold.agents.frames import Frames
 from onefold.agents.refused import Refused
 from onefold.agents.room import Room
-from onefold.agents.spec import Agent, Agents
+from onefold.agents.spec import Agent, Agents, AgentUnusable
 from onefold.errors import OnefoldError, SessionNotFound, StoreError
 from onefold.journal.refusals import check_name
 from onefold.journal.seam import Transaction
@@ -120,6 +121,10 @@ class Host:
     async def in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
+    def environment(self, agent: Agent) -> dict[str, str]:
+        """What an agent that is started now finds in its environment."""
+        return self.agents.environment(agent, os.environ)
+
     def snapshot(self, session: str) -> dict[str, Json]:
         return self.snapshots(session) if self.snapshots is not None else {}
 
@@ -204,18 +209,24 @@ class Host:
         return None
 
     async def enter(self, any_id: str) -> Room:
-        """The room of a session, opened again if it was one before."""
+        """The room of a session, opened again if it was one before and the config file names its agent."""
         found = self.room(any_id)
         if found is not None:
             return found
         session = await self.in_thread(lambda: self.store.resolve(any_id))
+        if session in self._opening:
+            return await asyncio.shield(self._opening[session])
         row = await self.in_thread(lambda: self.frames.room(session))
         if row is None:
             raise Refused(
-                f"session {session!r} has no agent; start one with `onefold run --session {session} -- COMMAND`"
+                f"session {session!r} has no agent; start one with "
+                f"`onefold run --session {shlex.quote(session)} -- COMMAND`"
             )
-        known = self.agents.known.get(row.agent)
-        agent = known if known is not None else Agent(row.agent, tuple(row.command))
+        try:
+            agent = self.agents.again(row.agent, session)
+        except AgentUnusable:
+            self._check_free(session)
+            raise
         return await self.open(session, agent, cwd=row.cwd)
 
     async def open(self, session: str, agent: Agent, *, cwd: str, servers: Sequence[Json] = ()) -> Room:
@@ -276,6 +287,12 @@ class Host:
         os.ftruncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)
         self._held[session] = handle
+
+    def _check_free(self, session: str) -> None:
+        """Raises if another process has its agent: then there is where to go."""
+        if session not in self._held:
+            self._lock(session)
+            self._unlock(session)
 
     def _unlock(self, session: str) -> None:
         handle = self._held.pop(session, None)

@@ -13,7 +13,7 @@ from onefold.agents import witnesses
 from onefold.agents.child import CannotStart, Child, ChildGone, Ended
 from onefold.agents.frames import RoomRow
 from onefold.agents.refused import AUTH_REQUIRED, BUSY, Refused
-from onefold.agents.spec import Agent, AgentUnusable
+from onefold.agents.spec import Agent, AgentUnusable, shown
 from onefold.agents.wire import Frame, request
 from onefold.errors import OnefoldError
 from onefold.model import Json
@@ -54,6 +54,8 @@ class Process:
         self.cwd = cwd
         self.session: str | None = None
         """The agent's own id of the session."""
+        self.speaks_of: str | None = None
+        """The same, from the moment at which the agent itself knows it: it may speak of others, too."""
         self.initialized: dict[str, Json] = {}
         """What it answered to `initialize`."""
         self.opened: dict[str, Json] = {}
@@ -116,7 +118,7 @@ class Process:
         def keep() -> None:
             before = frames.room(room.session)
             own = self.session or (before.agent_session if before is not None else None)
-            name, command = self.agent.name, list(self.agent.command)
+            name, command = self.agent.name, shown(self.agent.command)
             frames.put_room(RoomRow(room.session, name, command, self.cwd, own, room.around.clock(), None))
 
         await room.in_thread(keep)
@@ -142,12 +144,15 @@ class Process:
             child, self._child = self._child, None
             if child is None and self._began_and_ended:
                 return  # its end was heard of already
-            if child is not None:
-                ended = await child.end()
-                why = f"{why} ({ended.cause})" if ended.cause else why
+            ended = await child.end() if child is not None else None
+            how = f" ({ended.cause})" if ended is not None else ""
             why = self._room.tape.line(why)
-            self._first(why)
-            await self._room.post(self._room.agent_gone, f"the agent could not be started: {why}", {"cause": why})
+            self._first(self._with_last_words(f"{why}{how}", ended))
+            plain = trouble.plain if isinstance(trouble, _Declined) else why
+            await self._room.post(
+                self._room.agent_gone, f"the agent could not be started: {why}{how}", {"cause": f"{why}{how}"},
+                f"the agent could not be started: {plain}{how}",
+            )  # fmt: skip
 
     async def _start(self) -> None:
         self._starts += 1
@@ -156,7 +161,7 @@ class Process:
         child: Child | None = None
         self._child = child = await Child.start(
             self.agent.command,
-            env=self.agent.env,
+            env=room.around.environment(self.agent),
             cwd=self.agent.cwd or self.cwd,
             on_frame=lambda frame: post(room.heard, frame),
             on_line=lambda line: post(room.logged, line),
@@ -191,8 +196,10 @@ class Process:
                 self.opened = {**self.opened, **_result(answer, method)}
                 self.session = before
                 return method.removeprefix("session/")
-            said = answer.body["error"]
-            log.warning("the agent could not take its session up: %s", said, extra={"session": room.session})
+            log.warning(
+                "the agent could not take its session up: it answered %s with %s", method, _code(answer),
+                extra={"session": room.session},
+            )  # fmt: skip
         answer = await self._opened("session/new", place)
         self.opened = _result(answer, "session/new")
         own = self.opened.get("sessionId")
@@ -207,6 +214,7 @@ class Process:
         while True:
             # At a resume too: Hermes tells the whole history then, though ACP says not to.
             self.replaying = method != "session/new"
+            self.speaks_of = params.get("sessionId")
             answer = await self.ask(method, params, then=self._replayed)
             failed = answer.body.get("error")
             if not (isinstance(failed, dict) and failed.get("code") == AUTH_REQUIRED and self._has_a_way_in()):
@@ -234,14 +242,19 @@ class Process:
             yield "session/load"
 
     async def _replayed(self, answer: Frame) -> None:
+        """In the room's own task: what comes right behind the answer is of the session that the answer names."""
         self.replaying = False
+        made = answer.body.get("result")
+        own = made.get("sessionId") if isinstance(made, dict) and self.speaks_of is None else None
+        if isinstance(own, str):
+            self.speaks_of = own
 
     async def _is_ready(self, pid: int, how: str) -> None:
         if self._child is None or self._room.phase == "closed":
             return
         room, own = self._room, self.session or ""
         info = self.initialized.get("agentInfo")
-        name, command = self.agent.name, list(self.agent.command)
+        name, command = self.agent.name, shown(self.agent.command)
         body = {
             "agent": name, "command": command, "cwd": self.cwd, "pid": pid, "how": how, "session": own,
             "info": info if isinstance(info, dict) else None,
@@ -259,12 +272,16 @@ class Process:
         if self._child is None:
             return  # it was ended on purpose
         self._child = None
-        cause = self._room.tape.line(ended.cause)  # it has the last lines of stderr
-        body: dict[str, Json] = {"code": ended.code, "signal": ended.signal, "cause": cause}
-        self._first(f"the agent {self.agent.name!r} did not answer: {cause}")
-        await self._room.agent_gone(cause, body)
+        body: dict[str, Json] = {"code": ended.code, "signal": ended.signal, "cause": ended.cause}
+        self._first(self._with_last_words(f"the agent {self.agent.name!r} did not answer: {ended.cause}", ended))
+        await self._room.agent_gone(ended.cause, body)
 
     _began_and_ended = False
+
+    def _with_last_words(self, why: str, ended: Ended | None) -> str:
+        """For whoever starts it by hand and sees it fail, and for nobody else."""
+        words = self._room.tape.line(" | ".join(ended.last_words)) if ended is not None else ""
+        return f"{why}. Its last lines on stderr: {words}" if words else why
 
     def _first(self, cannot: str | None) -> None:
         """How its first start went, for who waits for that."""
@@ -280,6 +297,7 @@ class Process:
                 call.future.exception()  # a prompt's future is waited for by nobody: its turn says how it ended
         self._calls.clear()
         self.replaying = False
+        self.speaks_of = None
         self.greeted.clear()
 
     # ------------------------------------------------------------------ speaking to it
@@ -329,6 +347,21 @@ class Process:
         return {**params, "sessionId": self.session} if "sessionId" in params else params
 
 
+class _Declined(AgentUnusable):
+    """The agent answered with an error. `plain` says so without its words, for the log."""
+
+    def __init__(self, message: str, plain: str) -> None:
+        super().__init__(message)
+        self.plain = plain
+
+
+def _code(answer: Frame) -> str:
+    """An agent's error, without its words."""
+    failed = answer.body.get("error")
+    code = failed.get("code") if isinstance(failed, dict) else None
+    return f"the error {code}" if isinstance(code, int) else "an error"
+
+
 def _why(trouble: Exception) -> str:
     if isinstance(trouble, TimeoutError):
         return f"it did not answer within {ANSWER:.0f} seconds"
@@ -342,7 +375,7 @@ def _result(answer: Frame, method: str) -> dict[str, Json]:
     failed = answer.body.get("error")
     if failed is not None:
         said = failed.get("message") if isinstance(failed, dict) else failed
-        raise AgentUnusable(f"the agent refused {method}: {said}")
+        raise _Declined(f"the agent refused {method}: {said}", f"the agent refused {method} with {_code(answer)}")
     value = answer.body.get("result")
     return value if isinstance(value, dict) else {}
 

@@ -65,6 +65,7 @@ class Around(Protocol):
     def redact(self) -> Redact | None: ...
     @property
     def compact_at(self) -> float | None: ...
+    def environment(self, agent: Agent, /) -> dict[str, str]: ...
 
     async def in_thread(self, work: Callable[[], T], /) -> T: ...
 
@@ -162,6 +163,7 @@ class Room:
             async def last() -> None:
                 try:
                     await self._settle_all(why, {"cause": why} if was_ready else None)
+                    log.warning("the agent ended", extra={"session": self.session, "cause": why})
                 finally:
                     done.set()
 
@@ -255,6 +257,8 @@ class Room:
             await self.process.answered(frame)
         elif frame.is_request:
             await self.questions.asked(frame)
+        elif witnesses.of_another(frame, self.process.speaks_of):
+            self.tape.keep("other", frame)
         else:
             if frame.method == "$/cancel_request":
                 await self.questions.taken_back(frame.params.get("requestId"))
@@ -293,12 +297,14 @@ class Room:
         self.tape.tell("onefold/agent_started", {"agent": self.process.agent.name, "how": how})
         await self.prompts.next()
 
-    async def agent_gone(self, why: str, body: dict[str, Json]) -> None:
-        """The agent is not there any more: nothing of what it was at stays open. It is started again."""
+    async def agent_gone(self, why: str, body: dict[str, Json], logged: str | None = None) -> None:
+        """The agent is not there any more: nothing of what it was at stays open. It is started again. `logged` says why
+        where words of the agent's do not belong."""
         if self.phase == "closed":
             return
         was_ready, self.phase = self.phase == "ready", "down"
         self._decided.clear()
+        log.warning("the agent ended", extra={"session": self.session, "cause": logged or why})
         await self._after_its_end(why, body if was_ready else None)
 
     async def _after_its_end(self, why: str, body: dict[str, Json] | None) -> None:
@@ -321,7 +327,6 @@ class Room:
             self.tape.record = await self.in_thread(partial(self.book.ended, body))
         self.tape.tell("onefold/agent_ended", {"cause": why})
         await self.tape.commit()
-        log.warning("the agent ended", extra={"session": self.session, "cause": why})
 
     # ------------------------------------------------------------------ what clients ask
 

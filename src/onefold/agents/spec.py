@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,11 @@ Redact = Callable[[Frame], Frame | None]
 """What is kept of a frame: another one, or nothing. What is passed on is not touched by it."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_OPTIONS = ("command", "env", "cwd")
+_OPTIONS = ("command", "env", "pass_env", "cwd")
+_OPTION = re.compile(r"--?|-[A-Za-z]|--[A-Za-z][A-Za-z0-9_-]{0,40}")
+_SHORT = re.compile(r"-[A-Za-z]")
+_OURS = "ONEFOLD_"
+"""Variables with these first letters are onefold's own: a token, the address of a store."""
 
 
 class AgentUnusable(OnefoldError):
@@ -32,6 +36,8 @@ class Agent:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Added to the environment; written nowhere."""
     cwd: str | None = None
+    pass_env: tuple[str, ...] = ()
+    """Variables that it gets though they are onefold's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,18 @@ class Agents:
     redact: Redact | None = None
     days: float = 30.0
     """How long raw frames are kept."""
+    keys: frozenset[str] = frozenset()
+    """The variables that have onefold's own keys, such as the summarizer's."""
+
+    def environment(self, agent: Agent, given: Mapping[str, str]) -> dict[str, str]:
+        """What an agent finds in its environment. Not what is onefold's own: with a token of the server an agent could
+        answer its own questions."""
+        passed = {
+            name: value
+            for name, value in given.items()
+            if name in agent.pass_env or not (name.startswith(_OURS) or name in self.keys)
+        }
+        return {**passed, **agent.env}
 
     def named(self, name: str | None) -> Agent:
         """An agent by its name; without one, the only one there is."""
@@ -55,6 +73,17 @@ class Agents:
             raise AgentUnusable(f"there is no agent {name!r} in the config file; there are: {there}")
         return self.known[name]
 
+    def again(self, name: str, session: str) -> Agent:
+        """The agent that a session had before, as the config file says it is run. A store names it, and no more: a
+        command that stands in one may be anybody's, and is never run."""
+        if name in self.known:
+            return self.known[name]
+        raise AgentUnusable(
+            f"session {session!r} had the agent {name!r}, which the config file does not name, and a command is never "
+            f"taken from a store; name it there under [agents.{name}], or give its command again: "
+            f"`onefold run --session {shlex.quote(session)} -- COMMAND`"
+        )
+
 
 def agents(settings: Mapping[str, Any]) -> Agents:
     """The agents of a config file:
@@ -62,6 +91,7 @@ def agents(settings: Mapping[str, Any]) -> Agents:
     [agents.opencode]
     command = "opencode acp"            # or a list of words
     env = { OPENCODE_CONFIG = "/etc/opencode.json" }
+    pass_env = ["ONEFOLD_STORE"]        # what is onefold's own, and this agent may have
     cwd = "/home/me/project"
 
     [frames]
@@ -77,7 +107,19 @@ def agents(settings: Mapping[str, Any]) -> Agents:
     days = frames.get("days", 30.0)
     if isinstance(days, bool) or not isinstance(days, int | float) or days <= 0:
         raise _wrong(f"frames.days = {days!r} is no number of days above 0")
-    return Agents({name: _agent(name, table) for name, table in tables.items()}, _redact(frames), float(days))
+    known = {name: _agent(name, table) for name, table in tables.items()}
+    return Agents(known, _redact(frames), float(days), frozenset(_key_variables(settings.get("summarizer"))))
+
+
+def _key_variables(table: Any) -> Iterator[str]:
+    """The variables that a summarizer and its fallbacks have their keys in. Whether the table makes sense otherwise is
+    for others to say."""
+    for name, value in table.items() if isinstance(table, dict) else ():
+        if name == "api_key_env" and isinstance(value, str):
+            yield value
+        elif name == "fallback":
+            for other in value if isinstance(value, list) else [value]:
+                yield from _key_variables(other)
 
 
 def _agent(name: str, table: Any) -> Agent:
@@ -90,10 +132,13 @@ def _agent(name: str, table: Any) -> Agent:
     env = table.get("env", {})
     if not isinstance(env, dict) or not all(isinstance(v, str) for v in env.values()):
         raise _wrong(f'agents.{name}.env is a table of texts: env = {{ KEY = "…" }}')
+    pass_env = table.get("pass_env", [])
+    if not isinstance(pass_env, list) or not all(isinstance(v, str) and v for v in pass_env):
+        raise _wrong(f'agents.{name}.pass_env is a list of names: pass_env = ["ONEFOLD_STORE"]')
     cwd = table.get("cwd")
     if cwd is not None and not isinstance(cwd, str):
         raise _wrong(f"agents.{name}.cwd is a folder, in quotes")
-    return Agent(name, words(table.get("command"), f"agents.{name}.command"), env, cwd)
+    return Agent(name, words(table.get("command"), f"agents.{name}.command"), env, cwd, tuple(pass_env))
 
 
 def words(command: object, where: str = "command") -> tuple[str, ...]:
@@ -104,6 +149,19 @@ def words(command: object, where: str = "command") -> tuple[str, ...]:
         case [*parts] if parts and all(isinstance(p, str) and p for p in parts):
             return tuple(str(p) for p in parts)
     raise _wrong(f'{where} = {command!r} is no command; write {where} = "opencode acp", or a list of words')
+
+
+def shown(command: Sequence[str]) -> list[str]:
+    """What of a command is written down: the program, and its options without what they are set to. Any other word may
+    be a key, and no rule tells which."""
+    return [*command[:1], *(_option(word) for word in command[1:])]
+
+
+def _option(word: str) -> str:
+    name, sign, _ = word.partition("=")
+    if _OPTION.fullmatch(name):
+        return f"{name}=…" if sign else name
+    return f"{word[:2]}…" if _SHORT.match(word) else "…"
 
 
 def adhoc(command: Sequence[str], *, cwd: str | None = None) -> Agent:

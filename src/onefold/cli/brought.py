@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 
 from onefold import doctor
 from onefold.cli.options import WrongUse, open_store
@@ -110,7 +111,10 @@ def _tell(results: list[Brought], ills: list[Finding], found: Store, *, dry_run:
             before = f"; {count(one.new, 'message')} before that: new" if one.new else ""
             line_on_stderr(f"refused: {one.cause}{before}")
     if ills:
-        say(f"{count(len(ills), 'finding')} in it; `onefold doctor {safe(str(found.path))}` says more", style="yellow")
+        say(
+            f"{count(len(ills), 'finding')} in it; `onefold doctor {safe(quote(str(found.path)))}` says more",
+            style="yellow",
+        )
         for words in _few([f"{f.where}: {f.wrong}" for f in ills]):
             say(f"  {safe(words)}", style="yellow")
     say(safe(_sum(results, dry_run=dry_run)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -58,7 +59,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         return
     say(f"erased {numbered(done.numbers)} of {safe(found.id)}" if done.numbers else "they were erased before")
     if state.open is not None:
-        say(f"a new summary is asked for; `onefold compact {safe(found.id)}` makes it now")
+        say(f"a new summary is asked for; `onefold compact {safe(quote(found.id))}` makes it now")
     print_last_words(done.remains)
 
 

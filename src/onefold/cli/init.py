@@ -125,7 +125,7 @@ def _quoted(text: str) -> str:
 
 
 def _print_next(address: str) -> None:
-    option = "" if _is_usual(address) else f" --store {safe(address)}"
+    option = "" if _is_usual(address) else f" --store {safe(shlex.quote(address))}"
     say("next:")
     say(f'  in a program    onefold.open("{safe(address)}")')
     say(f"  from an export  onefold import FILE{option}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,7 +61,8 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     The agent speaks the Agent Client Protocol on its standard input and output. Every frame is kept, what was said goes
     into the session's journal, and the agent's own compactions are noticed once. Clients join over a WebSocket at /acp,
     with `onefold attach --stdio`, or on the page. If the agent dies it is started again and takes its session up; if
-    this command dies, start it again with --session. It prints the address of the page and how to join; the log goes to
+    this command dies, start it again with --session and the command, or without one where the config file names the
+    agent: no command is ever taken from a store. It prints the address of the page and how to join; the log goes to
     stderr.
 
     \b
@@ -104,7 +106,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         if (secret := known.first()) is not None:
             tell(f"open {link(url, secret)}")
             tell("this link is shown once; `onefold token` makes more")
-        tell(f"join it: ONEFOLD_URL={safe(url)} onefold attach --stdio {safe(id)}")
+        tell(f"join it: ONEFOLD_URL={safe(url)} onefold attach --stdio {safe(quote(id))}")
         finish()
 
     async def begin(end: Callable[[], None]) -> None:
@@ -119,14 +121,14 @@ def command(  # noqa: PLR0917  a parameter here is an option there
 
 
 def _chosen(rooms: Host, words: list[str], agent: str | None, session: str | None) -> Agent:
-    """The agent: the command that is given, the one that is named, or the one that the session had before."""
-    from onefold.agents.spec import Agent, adhoc
+    """The agent: the command that is given, the one that is named, or the one of that name that the session had."""
+    from onefold.agents.spec import adhoc
 
     if words and agent is not None:
         raise WrongUse("--agent names one, and a command is given too; give one of them")
     if words:
         return adhoc(words)
     row = rooms.frames.room(session) if session is not None and agent is None else None
-    if row is not None:
-        return rooms.agents.known.get(row.agent) or Agent(row.agent, tuple(row.command))
+    if row is not None and session is not None:
+        return rooms.agents.again(row.agent, session)
     return rooms.agents.named(agent)

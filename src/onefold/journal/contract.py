@@ -596,5 +596,5 @@ def segment(tx: Transaction, session: str, number: int) -> Segment:
 def _compaction(tx: Transaction, session: str, id: str) -> Compaction:
     found = tx.compaction(session, id)
     if found is None:
-        raise OnefoldError(f"session {session!r} has no compaction {id!r}; `onefold show {session}` lists them")
+        raise OnefoldError(f"session {session!r} has no compaction {id!r}; `onefold show SESSION` lists them")
     return found

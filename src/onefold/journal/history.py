@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from shlex import quote
 
 from onefold.errors import Moved, OnefoldError, StoreDamaged
 from onefold.journal import fold, view
@@ -50,7 +51,7 @@ def restore(journal: Journal, session: str, to: int, *, expect_head: int, seen: 
         state = _unmoved(tx, session, expect_head, seen)
         older = view.segment(tx, session, to)
         if older is None:
-            raise OnefoldError(f"session {session!r} has no segment {to}; `onefold show {session}` lists them")
+            raise OnefoldError(f"session {session!r} has no segment {to}; `onefold show {quote(session)}` lists them")
         _not_erased(tx, session, older)
         state = close(journal, tx, state, "cancelled", "the session was taken back to an older segment")
         keeper = segment(tx, session, state.head).keeper

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from threading import Lock
 
 from onefold.errors import OnefoldError
@@ -117,7 +118,7 @@ class Recall:
 
         found = self._backend.read(look)
         if found is None:
-            raise OnefoldError(f"session {id!r} has no segment {number}; `onefold show {id}` names them")
+            raise OnefoldError(f"session {id!r} has no segment {number}; `onefold show {quote(id)}` names them")
         return found
 
     def expand(self, session: str, segment: int | None = None, *, added: bool = False) -> list[Record]:

@@ -106,10 +106,14 @@ def asks_to_compact(prompt: Json) -> str | None:
 
 def is_other(traffic: Traffic, event: Event) -> bool:
     """Whether an update is about another session than this one."""
-    if not isinstance(event, Heard) or event.frame.method != "session/update":
-        return False
-    session = event.frame.params.get("sessionId")
-    return traffic.session is not None and session is not None and session != traffic.session
+    return isinstance(event, Heard) and of_another(event.frame, traffic.session)
+
+
+def of_another(frame: Frame, session: str | None) -> bool:
+    """Whether an agent speaks of another session than this one, such as that of a subagent. One that names none, or
+    before it has one, speaks of this one."""
+    named = frame.params.get("sessionId")
+    return frame.is_notification and session is not None and named is not None and named != session
 
 
 def _sent(traffic: Traffic, frame: Frame) -> Traffic:

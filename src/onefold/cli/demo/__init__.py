@@ -7,6 +7,7 @@ import signal
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -84,7 +85,7 @@ def _perform(store: str, pace: float, narrator: Narrator, *, json: bool, kept: b
     as_table(checks)
     if kept:
         say()
-        say(f"look around: onefold show {played.session.id} --store {safe(store)}")
+        say(f"look around: onefold show {played.session.id} --store {safe(quote(store))}")
     return ok
 
 
