@@ -28,9 +28,8 @@ from websockets.sync.client import ClientConnection, connect
 
 import onefold
 from onefold.server.tokens import Scope, Tokens
-from tests.acp_clients import AGENT
+from tests.acp_clients import AGENT, config
 from tests.serving import PATIENCE, Served
-from tests.test_server_rooms import config
 
 SILENCE = 0.75
 """Seconds without an answer to anybody else."""

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from onefold.agents.lines import Lines, LineTooLong
 from onefold.agents.wire import Frame, parse, text
 from onefold.errors import OnefoldError
 
@@ -60,10 +61,6 @@ class ChildGone(OnefoldError):
 
 class ChildDeaf(ChildGone):
     """The agent does not read, and too much waits for it already. Nothing was sent."""
-
-
-class LineTooLong(OnefoldError):
-    """The agent wrote a line without an end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +272,7 @@ class Child:
 
     async def _pump(self, pipe: _Output, take: Callable[[bytes], Awaitable[None]]) -> None:
         is_said = pipe is self._stderr
-        lines, loop = _Lines(LONGEST_SAID if is_said else LONGEST_LINE, cut=is_said), asyncio.get_running_loop()
+        lines, loop = Lines(LONGEST_SAID if is_said else LONGEST_LINE, cut=is_said), asyncio.get_running_loop()
         since = loop.time()
         try:
             while data := await pipe.read():
@@ -371,32 +368,6 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return "a real-time one"
-
-
-class _Lines:
-    """Cuts a stream at `\\n` and nothing else. Every byte is looked at once, however long a line gets: up to `most`
-    bytes, where it is cut, or refused."""
-
-    def __init__(self, most: int, *, cut: bool) -> None:
-        self._most = most
-        self._cut = cut
-        self._line = bytearray()
-
-    def feed(self, data: bytes) -> list[bytes]:
-        *whole, rest = data.split(b"\n")
-        if whole:
-            whole[0] = bytes(self._line + whole[0])
-            self._line.clear()
-        self._line += rest
-        if len(self._line) > self._most:
-            if not self._cut:
-                raise LineTooLong(f"it wrote a line of more than {self._most:,} bytes")
-            whole.append(bytes(self._line))
-            self._line.clear()
-        return whole
-
-    def rest(self) -> bytes:
-        return bytes(self._line)
 
 
 class _Output:
