@@ -429,6 +429,11 @@ def hang(turn: Turn, value: str) -> None:
     raise Cancelled
 
 
+def deaf(turn: Turn, value: str) -> None:
+    """Whoever asks it to stop."""
+    threading.Event().wait()
+
+
 def wait(turn: Turn, value: str) -> None:
     turn.wait_for(value)
 
@@ -607,6 +612,7 @@ DIRECTIVES: dict[str, Callable[[Turn, str], None]] = {
     "forge": complain,
     "die": die,
     "hang": hang,
+    "deaf": deaf,
     "wait": wait,
     "fail": fail,
     "env": env,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable
@@ -12,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from onefold.agents import process
+from onefold.agents import process, prompts
 from onefold.agents.hosting import Host, Hosted
 from onefold.agents.spec import Agent
-from onefold.agents.wire import Frame
+from onefold.agents.wire import Frame, notification
 from onefold.model import AGENT_ENDED, AGENT_STARTED, TURN_SETTLED, TURN_STARTED
-from tests.acp_clients import AGENT, Person, Place, Ran, Refusal, blocks, is_method, is_update, place
+from tests.acp_clients import AGENT, PATIENCE, Person, Place, Ran, Refusal, blocks, is_method, is_update, place
 from tests.test_rooms import kinds, messages, records, run
 from tests.test_rooms_hard import attached
 
@@ -275,6 +276,72 @@ def test_a_turn_that_is_stopped_from_outside_is_cancelled_at_the_agent(tmp_path:
             assert (settled.body["outcome"], settled.body["cause"]) == ("cancelled", "enough")
             assert [m["content"]["text"] for m in messages(there, session) if "content" in m] == ["a"]
             assert (await ann.prompt(session, "[[say:b]]"))["stopReason"] == "end_turn"
+
+    run(work)
+
+
+@pytest.mark.parametrize("options", [(), ("--stubborn",)], ids=["ends", "has to be killed"])
+@pytest.mark.parametrize("outside", [False, True], ids=["by a client", "from outside"])
+def test_an_agent_that_does_not_stop_is_ended_with_what_it_started_and_what_waits_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], outside: bool
+) -> None:
+    monkeypatch.setattr(prompts, "OBEYS", 0.1)
+
+    async def work() -> None:
+        async with place(tmp_path, "--state", str(tmp_path / "state"), *options) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            deaf = await ann.send("session/prompt", sessionId=session, prompt=blocks("[[grandchild]] [[deaf]]"))
+            await ann.until(is_update("agent_message_chunk"))
+            grandchild = os.pidfd_open(int(ann.said.removeprefix("grandchild ")))
+            waits = await ann.send("session/prompt", sessionId=session, prompt=blocks("[[say:, and on]]"))
+            if outside:
+                await asyncio.to_thread(there.store.session(session).stop_turn, "enough")
+            else:
+                await ann.put(notification("session/cancel", {"sessionId": session}))
+
+            with pytest.raises(Refusal, match="it went on for 0 seconds after it was asked to stop"):
+                await deaf
+            assert (await waits)["stopReason"] == "end_turn"
+            assert ann.said.endswith(", and on")
+            first, second = (r.body["outcome"] for r in records(there, session) if r.kind == TURN_SETTLED)
+            assert (first, second) == ("cancelled" if outside else "interrupted", "settled")
+            assert kinds(there, session).count(AGENT_STARTED) == 2
+            assert select.select([grandchild], [], [], PATIENCE)[0], "it lives on"
+            os.close(grandchild)
+            assert there.store.verify().findings == ()
+
+    run(work)
+
+
+def test_an_agent_that_stops_in_time_is_not_ended_for_it_in_a_later_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompts, "OBEYS", 0.5)
+    looked = asyncio.Event()
+    look = prompts.Prompts._obeyed
+
+    async def seen(self: prompts.Prompts, turn: prompts.Turn) -> None:
+        await look(self, turn)
+        looked.set()
+
+    monkeypatch.setattr(prompts.Prompts, "_obeyed", seen)
+
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            first = await ann.send("session/prompt", sessionId=session, prompt=blocks("[[say:a]] [[hang]]"))
+            await ann.until(is_update("agent_message_chunk"))
+            await ann.put(notification("session/cancel", {"sessionId": session}))
+            assert (await first)["stopReason"] == "cancelled"
+            go = tmp_path / "go"
+            second = await ann.send("session/prompt", sessionId=session, prompt=blocks(f"[[wait:{go}]] [[say:b]]"))
+            await looked.wait()
+            go.touch()
+
+            assert (await second)["stopReason"] == "end_turn"
+            assert kinds(there, session).count(AGENT_STARTED) == 1
 
     run(work)
 

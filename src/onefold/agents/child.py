@@ -155,12 +155,12 @@ class Child:
             )
         self._stdin.write(line)
 
-    async def end(self, grace: float = 5.0) -> Ended:
+    async def end(self, grace: float = 5.0, *, why: str = "onefold ended it") -> Ended:
         """Closes its stdin; after half of `grace` SIGTERM, after all of it SIGKILL, to it and all that it started.
 
         May be asked for again, with less patience.
         """
-        self._close("onefold ended it")
+        self._close(why)
         self._task(self._end(grace))
         return await asyncio.shield(self._ended)
 

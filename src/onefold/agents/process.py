@@ -72,6 +72,7 @@ class Process:
         self._child: Child | None = None
         self._rising: asyncio.Task[None] | None = None
         self._again: asyncio.TimerHandle | None = None
+        self._stopping: asyncio.Task[Ended] | None = None
         self._authenticated = asyncio.Event()
         self._starts = 0
         self._steady: float | None = None
@@ -133,6 +134,12 @@ class Process:
         child, self._child = self._child, None
         if child is not None:
             await child.end()
+
+    def stop(self, why: str) -> None:
+        """Ends the process that runs now, with all that it started. The room hears of it as of any other death, and
+        takes its agent up again."""
+        if self._child is not None:
+            self._stopping = asyncio.create_task(self._child.end(why=why))
 
     async def _bring_up(self) -> None:
         try:

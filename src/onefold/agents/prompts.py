@@ -25,6 +25,8 @@ log = logging.getLogger("onefold.agents")
 
 AGAIN = 1.0
 """Seconds after which something is tried again that the store could not take."""
+OBEYS = 30.0
+"""Seconds that an agent may go on with a turn after it was asked to stop."""
 QUEUE = 32
 """Prompts that wait at most."""
 
@@ -256,9 +258,17 @@ class Prompts:
         if self.turn is None or self.turn.cancelled:
             return
         self.turn.cancelled = True
+        room.later(OBEYS, self._obeyed, self.turn)
         room.tape.tell("onefold/cancelling", {"by": by})
         room.process.send(notification("session/cancel", {"sessionId": room.process.session}))
         await room.questions.withdraw("cancelled", member)
+
+    async def _obeyed(self, turn: Turn) -> None:
+        """An agent that does not stop is ended, so that what waits is not stuck behind it."""
+        if self.turn is turn:
+            room = self._room
+            log.warning("the agent does not stop and is ended", extra={"session": room.session})
+            room.process.stop(f"it went on for {OBEYS:.0f} seconds after it was asked to stop")
 
     async def look(self) -> None:
         """Says that the turn's writer lives; if somebody ended the turn from outside, the agent is told."""
