@@ -157,7 +157,16 @@ def _signature(function: object) -> list[inspect.Parameter]:
 
 def test_the_arguments_of_the_calls_that_everybody_makes() -> None:
     session = onefold.Session
-    assert parameters(onefold.open) == ["address", "*create", "*summarizer", "*policy", "*clock", "*ids", "*agent"]
+    assert parameters(onefold.open) == [
+        "address",
+        "*create",
+        "*summarizer",
+        "*policy",
+        "*clock",
+        "*ids",
+        "*agent",
+        "*group",
+    ]
     assert parameters(onefold.Store.session) == ["id", "*create", "*keeper"]
     assert parameters(session.append)[:3] == ["messages", "*key", "*format"]
     assert parameters(session.context) == ["segment"]
