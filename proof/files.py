@@ -27,7 +27,7 @@ from onefold.journal.files.lag import QUIET
 from onefold.journal.seam import Transaction
 from onefold.messages import draft
 from proof.folders import FAULTS, LOSSES, Fault, Killed, Left, Machine, NotedDisk, Tree, moments
-from proof.operations import OPERATIONS, SECRET, Act, counted_ids, fill, fixed_clock, rows
+from proof.operations import OPERATIONS, SECRET, Act, counted_ids, fill, fixed_clock, rows, stored
 from proof.told import Told
 
 
@@ -53,7 +53,7 @@ INDEXES: tuple[Index, ...] = ("as it is", "as it was", "gone")
 def open_files(path: Path, disk: Disk | None = None, prefix: str = "new") -> Store:
     ids = counted_ids(prefix)
     backend = FilesBackend(path, clock=fixed_clock, ids=ids, disk=disk, names=counted_ids(f"{prefix}-name"))
-    return Store(backend, ids=ids, policy=onefold.Policy(tail_tokens=100, tail_messages=1))
+    return stored(backend, ids, onefold.Policy(tail_tokens=100, tail_messages=1))
 
 
 def prepare(path: Path) -> None:

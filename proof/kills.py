@@ -20,7 +20,7 @@ from onefold.errors import OnefoldError
 from onefold.journal.sqlite import SqliteBackend
 from proof import files
 from proof.calls import Calls
-from proof.operations import OPERATIONS, counted_ids, fixed_clock, prepare, rows
+from proof.operations import OPERATIONS, counted_ids, fixed_clock, prepare, rows, stored
 from proof.told import Told
 
 NAMES = tuple(name for name in OPERATIONS if name != "heal")  # which begins with damage: it has tests of its own
@@ -41,7 +41,7 @@ class Kind:
 
 def _open_sqlite(path: Path) -> Store:
     ids = counted_ids("new")
-    return Store(SqliteBackend(path, clock=fixed_clock, ids=ids), ids=ids)
+    return stored(SqliteBackend(path, clock=fixed_clock, ids=ids), ids)
 
 
 def _look_at_sqlite(path: Path) -> dict[str, Any]:

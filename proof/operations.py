@@ -14,9 +14,11 @@ from typing import Any
 
 import apsw
 
-from onefold import Store
+from onefold import Policy, Store
 from onefold.journal import copying, history, marks, turns
 from onefold.journal.files import FilesBackend
+from onefold.journal.process import Whereabouts
+from onefold.journal.seam import Backend
 from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.sqlite.backend import connect as usual_connect
 from onefold.messages import draft
@@ -84,10 +86,27 @@ def damage(path: Path, *statements: str) -> None:
     connection.close()
 
 
+class Anywhere:
+    """A machine of which nothing is known, so that the same operation writes the same in every process."""
+
+    def this(self) -> Json:
+        return None
+
+    def whereabouts(self, process: Json) -> Whereabouts:
+        return "elsewhere"
+
+
+def stored(backend: Backend, ids: Ids, policy: Policy | None = None) -> Store:
+    """A store that says nothing of the process it is opened in."""
+    store = Store(backend, ids=ids, policy=policy)
+    store.journal.leases.machine = Anywhere()
+    return store
+
+
 def prepare(path: str, connect: Connect = usual_connect) -> None:
     """A store with one session, an older compaction of it, an input that waits and a key."""
     ids = counted_ids("old")
-    with Store(SqliteBackend(path, clock=fixed_clock, ids=ids, connect=connect), ids=ids) as store:
+    with stored(SqliteBackend(path, clock=fixed_clock, ids=ids, connect=connect), ids) as store:
         fill(store)
 
 
@@ -301,7 +320,7 @@ def prepare_forks(path: str) -> None:
     """A fork and a fork of that, each with a summary of its own that knows the secret."""
     prepare(path)
     ids = counted_ids("fork")
-    with Store(SqliteBackend(path, clock=fixed_clock, ids=ids), ids=ids) as store:
+    with stored(SqliteBackend(path, clock=fixed_clock, ids=ids), ids) as store:
         _secret(store)
         session = store.session("a")
         for child in ("f", "g"):

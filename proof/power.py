@@ -19,7 +19,7 @@ from onefold import Store
 from onefold.errors import OnefoldError
 from onefold.journal.sqlite import SqliteBackend
 from proof.disk import LOSSES, Loss, Recorder, lay_out, moments
-from proof.operations import OPERATIONS, counted_ids, fixed_clock, prepare, rows
+from proof.operations import OPERATIONS, counted_ids, fixed_clock, prepare, rows, stored
 from proof.told import Told
 
 NAMES = tuple(name for name in OPERATIONS if name != "heal")  # which damages the file past the disk that is watched
@@ -33,7 +33,7 @@ def operation(name: str, seed: int, losses: Iterable[Loss] | None = None) -> Tol
         path = Path(folder) / STORE
         prepare(str(path), connect=recorder.connect)
         ids = counted_ids("new")
-        store = Store(SqliteBackend(path, clock=fixed_clock, ids=ids, connect=recorder.connect), ids=ids)
+        store = stored(SqliteBackend(path, clock=fixed_clock, ids=ids, connect=recorder.connect), ids)
         act = OPERATIONS[name](store)
         before = len(recorder.events)
         act()

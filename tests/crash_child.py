@@ -22,7 +22,18 @@ from onefold.compaction.run import whoami
 from onefold.journal.sqlite import SqliteBackend
 from onefold.model import Claim
 from proof.kills import dies
-from proof.operations import ONE_BY_ONE, OPERATIONS, Act, counted_ids, damage, fixed_clock, prepare, prepare_forks, talk
+from proof.operations import (
+    ONE_BY_ONE,
+    OPERATIONS,
+    Act,
+    counted_ids,
+    damage,
+    fixed_clock,
+    prepare,
+    prepare_forks,
+    stored,
+    talk,
+)
 from tests.faults import KillSwitch
 from tests.helpers import at_barrier, quick, say
 
@@ -32,7 +43,7 @@ MOST = 300
 def _store(path: Path, switch: KillSwitch) -> Store:
     ids = counted_ids("new")
     backend = SqliteBackend(path, clock=fixed_clock, ids=ids, connect=switch.connect)
-    return Store(backend, ids=ids)
+    return stored(backend, ids)
 
 
 def _operation(name: str, path: Path, at: int) -> None:

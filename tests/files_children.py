@@ -15,7 +15,7 @@ from onefold import Store
 from onefold.journal.files import Disk, FilesBackend
 from onefold.journal.sqlite.backend import connect
 from onefold.model import Claim
-from proof.operations import ME, counted_ids, fixed_clock, talk
+from proof.operations import ME, counted_ids, fixed_clock, stored, talk
 
 CHANGING = (
     "create", "open_append", "write", "fdatasync", "fsync", "fsync_folder", "truncate", "link", "rename", "unlink",
@@ -113,7 +113,7 @@ class FailingDisk(WatchedDisk):
 def open_files(path: Path | str, disk: Disk | None = None, prefix: str = "new") -> Store:
     ids = counted_ids(prefix)
     made = disk.connect if isinstance(disk, KillingDisk) else connect
-    return Store(FilesBackend(path, clock=fixed_clock, ids=ids, disk=disk, connect=made), ids=ids)
+    return stored(FilesBackend(path, clock=fixed_clock, ids=ids, disk=disk, connect=made), ids)
 
 
 def prepare(path: Path) -> None:

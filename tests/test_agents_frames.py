@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import sqlite3
 import subprocess
@@ -409,7 +410,7 @@ def checkpointed(frames: Frames, path: str) -> int:
 
 
 def test_others_keep_frames_while_many_are_forgotten(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RETAIN_PAGES", 2)
+    monkeypatch.setattr("onefold.agents.retention.PAGES", 2)
     clock = StoppedClock(100.0)
     frames = Frames(path, clock=clock)
     futures = [frames.append("s", kept(f"old {n}")) for n in range(100)]
@@ -655,4 +656,35 @@ def test_a_writer_that_is_stopped_in_a_commit_holds_no_reader(path: str) -> None
         assert frames.read("s", 0, 5)[0].number == 1
 
         os.kill(child.pid, signal.SIGKILL)
+        frames.close()
+
+
+def test_the_file_has_a_bound_and_the_largest_room_gives_its_oldest_frames_up(path: str) -> None:
+    most = 4 << 20
+    frames = Frames(path, clock=StoppedClock(), most=most)
+    try:
+        done(frames.append("small", kept("a word")))
+        for n in range(40):
+            last = done(frames.append("large", kept(random.Random(n).randbytes(1 << 19).hex())))
+        frames.retain(0)  # waits until what went before is done
+
+        size = Path(path).stat().st_size
+        assert size < most + (2 << 20), size
+        assert [row.text for row in all_of(frames, "small")] == ["a word"]
+        assert frames.last("large") == last == 40
+        assert 0 < frames.forgotten("large") < 40
+        left = frames.read("large", frames.forgotten("large"), 100)
+        assert left[-1].text == random.Random(39).randbytes(1 << 19).hex()
+    finally:
+        frames.close()
+
+
+def test_one_frame_that_is_larger_than_the_bound_is_kept(path: str) -> None:
+    frames = Frames(path, clock=StoppedClock(), most=1 << 20)
+    try:
+        for n in range(3):
+            done(frames.append("large", kept(random.Random(n).randbytes(1 << 20).hex())))
+        frames.retain(0)
+        assert frames.first("large") == 3
+    finally:
         frames.close()

@@ -997,3 +997,14 @@ def test_without_a_token_nothing_of_it_is_reached(tmp_path: Path) -> None:
 
     refused(without, 401, "Unauthorized")
     assert with_it.json()["total"] == 1
+
+
+def test_what_was_undone_does_not_make_a_context_too_large(store: Store) -> None:
+    session = store.session("s")
+    session.append({"role": "user", "content": "first"})
+    session.append({"role": "user", "content": "x" * 5_000})
+    with client_of(store, Settings(max_context=1_000)) as client:
+        refused = client.get("/api/context", params={"session": "s"})
+        session.undo()
+        assert len(got(client, "/api/context", session="s")["messages"]) == 1
+    assert (refused.status_code, refused.json()["error"]["kind"]) == (413, "TooLarge")

@@ -386,6 +386,26 @@ def with_agent(folder: Path, code: str) -> Iterator[Target]:
         yield Target(served, {"write": secret})
 
 
+# ---------------------------------------------------------------------- answers
+
+
+def test_a_context_that_is_too_large_for_one_answer_is_refused_and_says_what_to_do(target: Target) -> None:
+    with onefold.open(target.served.store) as store:
+        session = store.session("big")
+        for _ in range(40):
+            session.append({"role": "user", "content": "x" * (5 << 20)})
+    with Watch(target):
+        status, said = target.served.get("/api/context?session=big", target.secrets["read"])
+
+    assert status == 413
+    assert json.loads(said)["error"] == {
+        "kind": "TooLarge",
+        "message": "the context of session 'big' has more than 33,554,432 bytes of messages: those of records 1 to 8 "
+        "alone are more",
+        "remedy": "read it in pages with /api/records, or compact the session",
+    }
+
+
 # ---------------------------------------------------------------------- probes
 
 

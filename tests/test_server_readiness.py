@@ -32,7 +32,7 @@ def test_however_many_ask_the_store_is_asked_once_a_second(looks: list[threading
     now = [100.0]
 
     async def work() -> None:
-        with onefold.open(":memory:") as store:
+        with onefold.open("memory:") as store:
             ready = Readiness(store, lambda: now[0])
             assert await asyncio.gather(*(ready.trouble() for _ in range(500))) == [None] * 500
             assert len(looks) == 1
@@ -58,7 +58,7 @@ def test_a_store_that_does_not_answer_is_not_ready_and_holds_one_thread(monkeypa
     monkeypatch.setattr(readiness, "PATIENCE", 0.05)
 
     async def work() -> None:
-        with onefold.open(":memory:") as store:
+        with onefold.open("memory:") as store:
             ready = Readiness(store)
             for _ in range(2):
                 assert await asyncio.gather(*(ready.trouble() for _ in range(50))) == [SILENT] * 50
@@ -73,7 +73,7 @@ def test_a_store_that_does_not_answer_is_not_ready_and_holds_one_thread(monkeypa
 
 def test_the_cause_is_for_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
-        with onefold.open(":memory:") as store:
+        with onefold.open("memory:") as store:
 
             def broken(work: object) -> None:
                 raise StoreUnavailable("/secret/place/agent.db: the disk is full")

@@ -8,6 +8,7 @@ keeps them. What was kept together lies together, compressed, in pages.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import threading
@@ -26,6 +27,7 @@ import apsw
 import orjson
 
 from onefold.agents.pages import LARGE, Kept, Numbered, packed, page, pages, unpacked
+from onefold.agents.retention import MOST_BYTES, PAGES, Retention, forget
 from onefold.errors import OutcomeUnknown, SessionNotFound, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
 from onefold.journal.permissions import make_beside
 from onefold.journal.sqlite.engine import check_library
@@ -33,6 +35,7 @@ from onefold.journal.sqlite.place import check_place
 from onefold.model import Clock, system_clock
 
 T = TypeVar("T")
+log = logging.getLogger("onefold.agents")
 
 APPLICATION = 0x1F01DFA
 SCHEMA = 1
@@ -41,7 +44,6 @@ LOG_BYTES = 16 << 20
 """To this size SQLite's log is cut back after a large write."""
 MOST_TOGETHER = 256
 READ_BYTES = 16 << 20
-RETAIN_PAGES = 64
 IDLE_READERS = 4
 WIPE_PAGES = (256 << 20) // 4096
 """Up to this size the file is written anew at once when something in it was erased."""
@@ -108,7 +110,7 @@ class _Job(NamedTuple):
 class Frames:
     """All rooms of a store. Any thread may use it; `append` never waits, all else may."""
 
-    def __init__(self, path: str, *, clock: Clock = system_clock) -> None:
+    def __init__(self, path: str, *, clock: Clock = system_clock, most: int = MOST_BYTES) -> None:
         check_library()
         self._path = Path(path).absolute()
         self._clock = clock
@@ -116,6 +118,7 @@ class Frames:
         self._jobs: deque[_Job] = deque()
         self._news = threading.Condition()
         self._closed = False
+        self._retention = Retention(most)
         self._readers: list[apsw.Connection] = []
         check_place(self._path)
         with self._translated():
@@ -217,7 +220,7 @@ class Frames:
         Always the oldest of a room, without a gap, so a clock that jumped keeps more than it should. Numbers go on.
         """
         removed, room = 0, 0
-        while (found := self._submit(partial(_forget_some, after=room, before=before)).result()) is not None:
+        while (found := self._submit(partial(_forget, after=room, before=before)).result()) is not None:
             room, gone = found
             removed += gone
         return removed
@@ -285,6 +288,16 @@ class Frames:
             return
         for job, result in zip(batch, results, strict=True):
             job.future.set_result(result)
+        if self._retention.is_due(sum(job.size for job in batch)):
+            self._shrink()
+
+    def _shrink(self) -> None:
+        """In the thread that writes, a step at a time."""
+        try:
+            while self._transaction([lambda c: self._retention.shrink(c, partial(_all, c))])[0]:
+                pass
+        except StoreError as error:  # those who kept frames have nothing to do with it; it is tried again
+            log.warning("the frames could not be made smaller: %s", error)
 
     def _transaction(self, works: list[Callable[[apsw.Connection], Any]]) -> list[Any]:
         with self._translated():
@@ -426,6 +439,10 @@ def _run(connection: apsw.Connection, name: str, *values: Any) -> None:
     connection.execute(_queries()[name], values)
 
 
+def _all(connection: apsw.Connection, name: str, *values: Any) -> list[Any]:
+    return connection.execute(_queries()[name], values).fetchall()
+
+
 def _place(room: int, number: int) -> int:
     return room << 40 | number
 
@@ -516,22 +533,8 @@ def _read(connection: apsw.Connection, room: int, after: int, limit: int) -> lis
         cursor.close()
 
 
-def _forget_some(connection: apsw.Connection, *, after: int, before: float) -> tuple[int, int] | None:
-    """One step of retention: (the room to go on after, frames that were removed), or None at the end."""
-    rooms: list[Any] = connection.execute(_queries()["counts"], (after,)).fetchall()
-    for (number,) in rooms:
-        pages: list[Any] = connection.execute(_queries()["oldest"], (*_range(number), RETAIN_PAGES)).fetchall()
-        old = 0
-        while old < len(pages) and pages[old][2] < before:
-            old += 1
-        if old:
-            place, last, _ = pages[old - 1]
-            _run(connection, "drop_pages", _range(number)[0], place)
-            _run(connection, "put_forgotten", last, number)
-            connection.execute("pragma incremental_vacuum").fetchall()
-            removed = last - _number(pages[0][0]) + 1
-            return (number - 1 if old == RETAIN_PAGES else number), removed
-    return None
+def _forget(connection: apsw.Connection, *, after: int, before: float) -> tuple[int, int] | None:
+    return forget(partial(_all, connection), after, before)
 
 
 def _drop_some(connection: apsw.Connection, *, room: str) -> bool:
@@ -539,7 +542,7 @@ def _drop_some(connection: apsw.Connection, *, room: str) -> bool:
     count = _count(connection, room)
     if count is not None:
         low, _ = _range(count.room)
-        pages: list[Any] = connection.execute(_queries()["oldest"], (*_range(count.room), RETAIN_PAGES)).fetchall()
+        pages: list[Any] = connection.execute(_queries()["oldest"], (*_range(count.room), PAGES)).fetchall()
         if pages:
             _run(connection, "drop_pages", low, pages[-1][0])
             connection.execute("pragma incremental_vacuum").fetchall()

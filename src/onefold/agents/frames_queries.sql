@@ -42,6 +42,15 @@ update pages set size = ?, coding = ?, body = ? where place = ?;
 -- oldest: the first pages of a room, without what is in them.
 select place, last, at from pages where place between ? and ? order by place limit ?;
 
+-- largest: the room whose frames take most, and how much.
+select place >> 40, sum(length(body)) from pages group by 1 order by 2 desc limit 1;
+
+-- oldest_sizes: the first pages of a room, and how large each is.
+select place, last, length(body) from pages where place between ? and ? order by place limit ?;
+
+-- give_back: what was removed makes the file smaller.
+pragma incremental_vacuum;
+
 -- drop_pages: some, for good.
 delete from pages where place between ? and ?;
 

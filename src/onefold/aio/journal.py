@@ -135,8 +135,17 @@ class Journal:
         *,
         refusal: str | None = None,
         spent: Spent = _NOTHING,
+        asked: bool = True,
+        input: str | None = None,
     ) -> Compaction:
-        return await in_thread(partial(self._journal.fail, claim, error, retry_after, refusal=refusal, spent=spent))
+        failed = partial(self._journal.fail, claim, error, retry_after, refusal=refusal, spent=spent)
+        return await in_thread(partial(failed, asked=asked, input=input))
+
+    async def hand_back(self, claim: Claim, why: str, *, asked: bool) -> Compaction:
+        return await in_thread(partial(self._journal.hand_back, claim, why, asked=asked))
+
+    async def skip(self, claim: Claim, why: str) -> Compaction:
+        return await in_thread(partial(self._journal.skip, claim, why))
 
     async def cancel(
         self, session: str, compaction: str | None = None, *, actor: str | None = None

@@ -90,6 +90,10 @@ class BadCombination(errors.OnefoldError):
     """Parameters that say two different things."""
 
 
+class AnswerTooLarge(errors.OnefoldError):
+    """What was asked for is more than one answer may be."""
+
+
 class TryLater(errors.NotNow):
     """Somebody else is at it, and one at a time is enough."""
 
@@ -111,6 +115,8 @@ def refusal(error: errors.OnefoldError, now: float) -> Response:
         return answer(422, "Invalid", str(error), "take the cursor from the last answer, or begin without one")
     if isinstance(error, BadCombination):
         return answer(422, "Invalid", str(error), "leave one of them out")
+    if isinstance(error, AnswerTooLarge):
+        return answer(413, "TooLarge", str(error), "read it in pages with /api/records, or compact the session")
     status, remedy = next((code, remedy) for kind, code, remedy in _STATUS if isinstance(error, kind))
     kind = "Refused" if type(error) is errors.OnefoldError else type(error).__name__
     headers = {}

@@ -30,7 +30,7 @@ from onefold.server.asking import (
     write_cursor,
 )
 from onefold.server.curve import curve
-from onefold.server.errors import DECLARED, BadCombination, NotThere, TryLater
+from onefold.server.errors import DECLARED, AnswerTooLarge, BadCombination, NotThere, TryLater
 from onefold.server.shapes import (
     AttachJson,
     CompactionsJson,
@@ -235,8 +235,7 @@ def context(
 ) -> Response:
     """What a model is sent now, or what an older segment would send; in another provider's format, if asked."""
     opened = desk.store.session(session, create=False)
-    if segment is not None:
-        _segment(desk, opened.id, segment)
+    _check_size(desk, opened.id, _segment(desk, opened.id, segment))
     return json(context_json(opened.id, opened.context(segment), format))
 
 
@@ -384,6 +383,26 @@ def verified(desk: Desk, *, fix: bool) -> Json:
 
 
 # ---------------------------------------------------------------------- small parts
+
+
+def _check_size(desk: Desk, session: str, of: Segment) -> None:
+    """Refuses a context that is too much for one answer, before all of it is in memory."""
+    most = desk.settings.max_context
+
+    def look(tx: Transaction) -> int:
+        size, at, step = 0, of.cut, 4
+        last = known(tx, session).last
+        while at <= last and size <= most:
+            found = sum(len(dumps(r.body)) for r in view.messages(tx, session, at, min(at + step, last + 1), of.hidden))
+            size, at = size + found, at + step
+            step = min(256, 2 * step) if found < 1 << 20 else 4
+        return at if size > most else 0
+
+    if beyond := desk.store.journal.backend.read(look):
+        raise AnswerTooLarge(
+            f"the context of session {session!r} has more than {most:,} bytes of messages: those of records "
+            f"{of.cut} to {beyond - 1} alone are more"
+        )
 
 
 def _segment(desk: Desk, session: str, number: int | None) -> Segment:

@@ -55,6 +55,8 @@ class Settings:
     """Connections of one address on which no request is under way; beyond it, its oldest one ends."""
     max_streams: int = 2_000
     """Followers with one token at the same time."""
+    max_context: int = 32 << 20
+    """Bytes of a session's messages in one answer of `/api/context`, which has no pages."""
     page: int = 1_000
     """Records, sessions or compactions in one answer."""
 
