@@ -389,13 +389,13 @@ def with_agent(folder: Path, code: str) -> Iterator[Target]:
 # ---------------------------------------------------------------------- answers
 
 
-def test_a_context_that_is_too_large_for_one_answer_is_refused_and_says_what_to_do(target: Target) -> None:
-    with onefold.open(target.served.store) as store:
+def test_a_context_that_is_too_large_for_one_answer_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
+    with onefold.open(tmp_path / "agent.db") as store:
         session = store.session("big")
         for _ in range(40):
             session.append({"role": "user", "content": "x" * (5 << 20)})
-    with Watch(target):
-        status, said = target.served.get("/api/context?session=big", target.secrets["read"])
+    with with_agent(tmp_path, "") as target, Watch(target):
+        status, said = target.served.get("/api/context?session=big", target.secrets["write"])
 
     assert status == 413
     assert json.loads(said)["error"] == {
