@@ -233,7 +233,7 @@ def _take_turn_over(store: Store) -> Act:
         backend = FilesBackend(same.address, clock=lambda: NOW - 1000, ids=ids, disk=same._disk)
     else:
         backend = SqliteBackend(same.address, clock=lambda: NOW - 1000, ids=ids, connect=same.connect)
-    with Store(backend, ids=ids) as long_ago:
+    with stored(backend, ids) as long_ago:
         _calls(long_ago, _turn(long_ago))
     return lambda: turns.start(store.journal, "a", replace(ME, nonce="another"), owner="cron")
 
