@@ -589,7 +589,11 @@ def test_a_session_in_use_is_looked_at_and_not_repaired(tmp_path: Path, sign: st
 
 def test_the_number_of_a_dead_server_is_not_taken_for_a_live_one(tmp_path: Path) -> None:
     folder = session(tmp_path / "s" / "bench", ids(1, 60), Commit(ids(1, 50)), count=10)
-    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as another:
+    up = "import sys; print(flush=True); sys.stdin.read()"
+    command, pipe = [sys.executable, "-c", up], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as another:
+        assert another.stdout is not None
+        another.stdout.readline()  # before that it may still have the name of the process that started it
         (tmp_path / ".openviking.pid").write_text(str(another.pid))  # given to another program meanwhile
 
         assert openviking.users(folder, NOW) == ()
