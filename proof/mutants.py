@@ -61,9 +61,9 @@ RENEWED = Edit(
     CONTRACT, "min(tx.now + claim.lease, (current.started_at or tx.now) + current.life)", "tx.now + claim.lease"
 )
 GONE = Edit(LEASES, 'None if where == "gone" else Held(', "Held(")
-GONE_LAST = Edit(LEASES, 'self.whereabouts(tx, current.session, current.fence) == "gone"', "False")
-GONE_WRITER = Edit(LEASES, 'if self._of(started) == "gone":')
-ALL_DEAD = Edit(LEASES, 'return self.machine.whereabouts(started.body.get("process"))', 'return "gone"')
+GONE_LAST = Edit(LEASES, 'self.whereabouts(current.process) == "gone"', "False")
+GONE_WRITER = Edit(LEASES, 'if self.whereabouts(started.body.get("process")) == "gone":')
+ALL_DEAD = Edit(LEASES, "return self.machine.whereabouts(process)", 'return "gone"')
 COUNTED = Edit(FOLD, "attempts=known.attempts + 1,", "attempts=known.attempts,")
 KEY = Edit(CONTRACT, "if key is not None and (use := tx.key(session, key)) is not None:", after="def append(")
 HIDDEN = Edit("journal/view.py", "if [*visible(one, 1, cut)] == [*visible(other, 1, cut)]:", "if True:")

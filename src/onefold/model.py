@@ -203,6 +203,8 @@ class Compaction:
     """What its attempts cost, as far as they came to say so: one that crashed did not."""
     asked: int = 0
     """Attempts that asked a summarizer, or may have: of one that crashed nobody knows."""
+    process: Json = None
+    """The process of the newest attempt as its machine names it; None where that is not known."""
     input: str | None = None
     """What the last summary that failed was made of: a summarizer that always says the same is not asked again."""
 

@@ -573,8 +573,8 @@ class Journal:
         if held is not None:
             return held
         if current.attempts >= current.attempts_allowed:
-            near = self.leases.near(tx, current.session, current.fence)
-            return Held("held", (current.started_at or tx.now) + current.life, near=near)
+            until = (current.started_at or tx.now) + current.life
+            return Held("held", until, near=self.leases.near(current.process))
         return None
 
     def _settle_dead(self, tx: Transaction, state: SessionState, current: Compaction) -> SessionState:

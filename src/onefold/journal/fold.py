@@ -205,6 +205,7 @@ def _compaction(rows: Rows, state: SessionState, record: Record) -> SessionState
                 started_at=record.at,
                 life=body["life"],
                 holder=HolderId(**body["holder"]),
+                process=body.get("process"),
                 not_before=None,
                 asked=known.asked + (known.state == "running"),  # the attempt before it died, and may have asked
             )

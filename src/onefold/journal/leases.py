@@ -43,17 +43,13 @@ class PatientLeases:
         program that does not know it passes it over."""
         return {"holder": asdict(who), "process": self.machine.this()}
 
-    def whereabouts(self, tx: Transaction, session: str, number: int) -> Whereabouts:
-        """Of the process that wrote this `compaction.started` or `turn.started`, and no other may go on with it."""
-        started = tx.record(session, number)
-        return "elsewhere" if started is None else self._of(started)
+    def whereabouts(self, process: Json) -> Whereabouts:
+        """Of the process that made a claim or began a turn, and no other may go on with it."""
+        return self.machine.whereabouts(process)
 
-    def near(self, tx: Transaction, session: str, number: int) -> bool:
+    def near(self, process: Json) -> bool:
         """Whether that process is one of this machine. It may have died since it was looked at a moment ago."""
-        return self.whereabouts(tx, session, number) != "elsewhere"
-
-    def _of(self, started: Record) -> Whereabouts:
-        return self.machine.whereabouts(started.body.get("process"))
+        return self.whereabouts(process) != "elsewhere"
 
     def held(self, tx: Transaction, current: Compaction) -> Held | None:
         """Until when the newest attempt is left alone; None if it need not be."""
@@ -62,7 +58,7 @@ class PatientLeases:
         lease = self.newest(tx, current)
         if lease is None or not lease.in_force(tx.now):
             return None
-        where = self.whereabouts(tx, current.session, current.fence)
+        where = self.whereabouts(current.process)
         return None if where == "gone" else Held("held", lease.until, near=where == "here")
 
     def over(self, tx: Transaction, current: Compaction) -> bool:
@@ -71,7 +67,7 @@ class PatientLeases:
         lease = self.newest(tx, current)
         if lease is not None and not lease.in_force(tx.now):
             return True
-        return self.whereabouts(tx, current.session, current.fence) == "gone"
+        return self.whereabouts(current.process) == "gone"
 
     def newest(self, tx: Transaction, current: Compaction) -> Lease | None:
         """The lease of the newest attempt, in force or not, if it can be read."""
@@ -86,7 +82,7 @@ class PatientLeases:
 
     def turn_until(self, tx: Transaction, session: str, started: Record) -> float:
         """Until when a turn's writer is left alone. Where no lease can be read, as long as it had at first."""
-        if self._of(started) == "gone":
+        if self.whereabouts(started.body.get("process")) == "gone":
             return min(started.at, tx.now)
         lease = self._patiently(tx, lambda: tx.turn_leases.get(session))
         if lease is None or lease.fence != started.number:

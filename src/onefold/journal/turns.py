@@ -28,6 +28,7 @@ from onefold.model import (
     Draft,
     Held,
     HolderId,
+    Json,
     Lease,
     OpenTurn,
     Outcome,
@@ -49,7 +50,7 @@ def start(
         if (current := opened(journal, tx, state)) is not None:
             if (waits := _held(journal, tx, session, current)) is not None:
                 return waits
-            gone = journal.leases.whereabouts(tx, session, current.number) == "gone"
+            gone = journal.leases.whereabouts(_process(tx, session, current.number)) == "gone"
             why = "its process is gone" if gone else "its writer was not heard of again"
             state = close(journal, tx, state, "interrupted", f"{why}: {current.holder}")
         body = {"owner": owner, "lease": lease, **journal.leases.holder(who)}
@@ -76,7 +77,13 @@ def held(journal: Journal, session: str) -> Held | None:
 def _held(journal: Journal, tx: Transaction, session: str, current: OpenTurn) -> Held | None:
     if tx.now >= current.until:
         return None
-    return Held("held", current.until, near=journal.leases.near(tx, session, current.number))
+    return Held("held", current.until, near=journal.leases.near(_process(tx, session, current.number)))
+
+
+def _process(tx: Transaction, session: str, number: int) -> Json:
+    """The process that began a turn, as its record names it."""
+    started = tx.record(session, number)
+    return None if started is None else started.body.get("process")
 
 
 def renew(journal: Journal, turn: TurnClaim) -> float | None:
