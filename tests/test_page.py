@@ -742,16 +742,16 @@ def test_everything_can_be_done_with_the_keyboard_alone(shown: Shown, served: Se
     expect(page.locator("h1")).to_have_text("Sessions")
 
 
-@pytest.mark.parametrize("name", ["constructor", "__proto__", "toString", "hasOwnProperty", "session", "nowhere"])
-def test_an_address_that_names_no_view_shows_the_list(shown: Shown, name: str) -> None:
+def test_an_address_that_names_no_view_shows_the_list(shown: Shown) -> None:
     """L11: what every object has is no view. The fixture complains about errors."""
-    shown.page.goto(f"{shown.served.url}/#/health")
-    expect(shown.page.locator("h1")).to_have_text("Health")
+    for name in ("constructor", "__proto__", "toString", "hasOwnProperty", "session", "nowhere"):
+        shown.page.goto(f"{shown.served.url}/#/health")
+        expect(shown.page.locator("h1")).to_have_text("Health")
 
-    shown.page.goto(f"{shown.served.url}/#/{name}")
+        shown.page.goto(f"{shown.served.url}/#/{name}")
 
-    expect(shown.page.locator("h1")).to_have_text("Sessions")
-    expect(shown.page.locator("#live")).to_have_text("live")
+        expect(shown.page.locator("h1")).to_have_text("Sessions")
+        expect(shown.page.locator("#live")).to_have_text("live")
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["followed", "cut off"])
