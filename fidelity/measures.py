@@ -40,7 +40,7 @@ class Look:
     way: str
     tokens: int
     original: int
-    ledger_tokens: int
+    quote_tokens: int
     lines: tuple[str, ...]
     """Of the ledger and the notes, as a model sees them."""
     held: tuple[bool, ...]
@@ -96,7 +96,7 @@ def look(talk: Conversation, share: float, way: str) -> Look:
         way=way,
         tokens=context.tokens,
         original=original,
-        ledger_tokens=sum(_tokens(line) for line in lines),
+        quote_tokens=sum(_tokens(line) for line in lines),
         lines=lines,
         held=tuple(holds(fact, [*lines, *others]) for fact in talk.planted),
         superseded=tuple((f, line) for f in talk.planted if (line := shows_former(f, lines)) is not None),
@@ -110,7 +110,7 @@ def _policy(room: int, way: str) -> Policy:
         tail_tokens=int(room * (TAIL_SHARE + (LEDGER_SHARE if way == TAIL else 0))),
         tail_share=0.7,
         summary_tokens=max(16, int(room * SUMMARY_SHARE)),
-        ledger_tokens=_ledger_room(room, way),
+        quote_tokens=_ledger_room(room, way),
         attempts=1,
         backoff=(),
     )

@@ -112,7 +112,7 @@ def as_json(seen: Sequence[Look]) -> str:
             "superseded": _sum(mine, "superseded"),
             "injected": _sum(mine, "injected"),
             "context": round(mean(one.tokens / one.original for one in mine), 4),
-            "ledger_tokens": round(mean(one.ledger_tokens for one in mine)),
+            "quote_tokens": round(mean(one.quote_tokens for one in mine)),
             "ledger_lines": round(mean(len(one.lines) for one in mine), 1),
             "idle_lines": round(mean(len(one.idle) for one in mine), 1),
         }
@@ -250,7 +250,7 @@ def _size_row(seen: Sequence[Look], share: float) -> tuple[str, ...]:
         f"{_percent(share)}",
         f"{_percent(mean(used), 1)}",
         f"{_percent(max(used), 1)}",
-        f"{mean(one.ledger_tokens for one in mine):,.0f} tokens",
+        f"{mean(one.quote_tokens for one in mine):,.0f} tokens",
         f"{lines / len(mine):.0f}",
         f"{_percent((lines - idle) / max(1, lines))}",
     )
@@ -258,7 +258,7 @@ def _size_row(seen: Sequence[Look], share: float) -> tuple[str, ...]:
 
 def _ledger_size(mine: Sequence[Look]) -> str:
     lines, idle = mean(len(one.lines) for one in mine), mean(len(one.idle) for one in mine)
-    return f"{mean(one.ledger_tokens for one in mine):,.0f} tokens in {lines:.0f} lines, {idle:.0f} of them not planted"
+    return f"{mean(one.quote_tokens for one in mine):,.0f} tokens in {lines:.0f} lines, {idle:.0f} of them not planted"
 
 
 def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:

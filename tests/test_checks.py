@@ -14,7 +14,7 @@ from onefold.compaction import prompt
 from onefold.compaction.checks import complaint
 from onefold.compaction.summarizers import Material, extract
 from onefold.messages.codecs import estimate
-from onefold.model import Fact, Header, Record, Spent
+from onefold.model import Header, Record, Spent
 
 
 def about(text: str, *, cut_off: bool = False, previous: str | None = None, replaces: int = 10_000) -> str | None:
@@ -356,16 +356,6 @@ def test_one_item_that_moved_from_open_to_done_is_an_update() -> None:
 def test_without_the_messages_any_new_word_counts_as_new() -> None:
     assert named(LONG.replace("pass.", "succeed.", 1), previous=LONG) is None
     assert named(LONG.replace("In step 14 the server was looked at, ", ""), previous=LONG) == "same"
-
-
-def test_a_summarizer_that_settles_a_rule_is_refused_by_name_f27() -> None:
-    rules = [Fact("rule", f"r{n}", "do not push") for n in range(5)]
-    settled = (("rule", "r1"), ("goal", "g"))
-
-    refusal = complaint(Summary("All done.", settled=settled), previous=None, replaces=10_000, shrink=0.1, facts=rules)
-
-    assert refusal == ("ledger", "the summary gives up what only somebody's word ends: rule 'r1'")
-    assert complaint(Summary("All done."), previous=None, replaces=10_000, shrink=0.1, facts=rules) is None
 
 
 ANYTHING = st.text(st.characters(codec=None)) | st.lists(

@@ -28,7 +28,7 @@ HARD = 28
 
 def policy(**changes: Json) -> Policy:
     """Without a ledger: these tests are about sizes, and what it finds in made-up words is no part of them."""
-    return quick(**{"limits": LIMITS, "ledger_tokens": 0, **changes})
+    return quick(**{"limits": LIMITS, "quote_tokens": 0, **changes})
 
 
 @dataclass

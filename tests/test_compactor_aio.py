@@ -20,7 +20,7 @@ from tests.conftest import StoppedClock, claimed
 from tests.helpers import PATIENCE, await_record, counted, quick
 
 LIMITS = Limits(window=1_000, output=100, soft=0.5, hard=0.9)
-POLICY = quick(limits=LIMITS, ledger_tokens=0)
+POLICY = quick(limits=LIMITS, quote_tokens=0)
 SOFT, HARD = 16, 28
 
 pytestmark = pytest.mark.anyio

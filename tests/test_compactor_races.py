@@ -15,7 +15,7 @@ from onefold.model import Lease
 from tests.helpers import PATIENCE, await_record, converse, counted, quick
 
 LIMITS = Limits(window=1_000, output=100, soft=0.5, hard=0.9)
-POLICY = quick(limits=LIMITS, ledger_tokens=0)
+POLICY = quick(limits=LIMITS, quote_tokens=0)
 WAYS: dict[str, Callable[[Compactor, Session], object]] = {
     "before_turn": lambda compactor, session: compactor.before_turn(session),
     "mid_turn": lambda compactor, session: compactor.mid_turn(session),

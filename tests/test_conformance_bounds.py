@@ -29,7 +29,7 @@ HARD = 28  # messages, of about 33 tokens each
 
 
 def policy(**changes: Json) -> Policy:
-    return quick(**{"limits": LIMITS, "ledger_tokens": 0, **changes})
+    return quick(**{"limits": LIMITS, "quote_tokens": 0, **changes})
 
 
 def fine(material: Material) -> str:
@@ -364,7 +364,7 @@ def test_short_processes_with_a_summary_slower_than_a_turn_are_refused_no_turn(d
         return Summary(f"Summary {calls}, up to #{material.records[-1].number}.")
 
     for turn in range(200):
-        with onefold.open(durable, policy=policy(ledger_tokens=0)) as store:
+        with onefold.open(durable, policy=policy(quote_tokens=0)) as store:
             session, compactor = store.session("s"), Compactor(store, slow)
             session.append(said(2 * turn + 1))
             full = session.state.tokens > LIMITS.hard_tokens

@@ -166,7 +166,7 @@ def test_legal_cuts(history: list[Json], legal: list[int]) -> None:
 
 # ---------------------------------------------------------------------- the planner, by example
 
-SMALL = Policy(tail_tokens=10, tail_share=0.9, tail_messages=1, shrink=0.05, ledger_tokens=0)
+SMALL = Policy(tail_tokens=10, tail_share=0.9, tail_messages=1, shrink=0.05, quote_tokens=0)
 
 
 def planned(
@@ -377,7 +377,7 @@ def _histories(size: int) -> st.SearchStrategy[list[Json]]:
 _prompt = st.sampled_from([[], [system()], [system(), {"role": "developer", "content": "Be brief."}]])
 _policies = st.builds(
     Policy,
-    ledger_tokens=st.just(0),
+    quote_tokens=st.just(0),
     tail_tokens=st.integers(0, 200),
     tail_share=st.sampled_from([0.0, 0.25, 0.5]),
     tail_messages=st.integers(1, 4),

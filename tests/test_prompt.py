@@ -59,14 +59,14 @@ def test_messages_stand_in_a_block_with_their_numbers_and_roles() -> None:
     assert blocks(prompt) == {"records": "#12 user: Hello.\n#13 user: Two\n  lines."}
 
 
-def test_the_summary_before_and_the_ledger_stand_in_blocks_of_their_own() -> None:
+def test_the_summary_before_and_the_facts_stand_in_blocks_of_their_own() -> None:
     facts = [Fact("rule", "push", "do not push", source=4), Fact("identifier", 'a "b"', "a\nb")]
 
     prompt = asked(material("Hi.", previous="Earlier: tea.", facts=facts), nonce=NONCE)
 
     assert blocks(prompt) == {
         "summary before": "Earlier: tea.",
-        "ledger": '- rule "push": do not push\n- identifier "a \\"b\\"": a\n  b',
+        "facts": '- rule "push": do not push\n- identifier "a \\"b\\"": a\n  b',
         "records": "#12 user: Hi.",
     }
 
@@ -91,7 +91,7 @@ def test_parts_are_put_together_with_what_stood_before_them() -> None:
 
     assert blocks(prompt) == {
         "summary before": "Earlier.",
-        "ledger": '- rule "push": do not push',
+        "facts": '- rule "push": do not push',
         "part 1": "First.",
         "part 2": "Second.",
         "facts of the parts": '- limit "cost": at most 5',
@@ -216,18 +216,16 @@ BAD = {
     "empty": (Summary(""), "plain record keeping", 1000),
     "echo": (Summary(asked(material("Hi."), nonce=NONCE).system), "plain record keeping", 1000),
     "copy": (Summary(LONG + "And more.", spent=Spent(1)), "plain record keeping", 1000),
-    "ledger": (Summary("Done.", settled=(("rule", "push"),)), 'Leave "settled" empty this time', 1000),
 }
 
 
 @pytest.mark.parametrize("bad", BAD)
 def test_a_refused_summary_is_asked_for_differently_by_its_reason(bad: str) -> None:
     made, differently, tokens = BAD[bad]
-    rule = Fact("rule", "push", "do not push")
     previous = LONG if "same" in bad else None
     replaces = 10 if bad == "no progress" else 100_000
 
-    refusal = complaint(made, previous=previous, replaces=replaces, shrink=0.1, facts=[rule], said=[LONG + "And more."])
+    refusal = complaint(made, previous=previous, replaces=replaces, shrink=0.1, said=[LONG + "And more."])
 
     assert refusal is not None
     again = material("Hi.", refused=refusal.words)
@@ -250,11 +248,9 @@ def test_a_model_that_refused_is_asked_in_plainer_words() -> None:
     assert "plain record keeping" in asked(again, nonce=NONCE).user
 
 
-BLOCK = json.dumps(
-    {"facts": [{"kind": "rule", "key": "push", "text": "do not push"}], "settled": [{"kind": "goal", "key": "g"}]}
-)
+BLOCK = json.dumps({"facts": [{"kind": "rule", "key": "push", "text": "do not push"}]})
 PUSH = Fact("rule", "push", "do not push", by="model")
-WHOLE = Answer("All done.", (PUSH,), (("goal", "g"),))
+WHOLE = Answer("All done.", (PUSH,))
 PROSE = Answer("All done.")
 
 SHAPES: dict[str, tuple[str, Answer]] = {
@@ -290,7 +286,7 @@ SHAPES: dict[str, tuple[str, Answer]] = {
     "no block": ("All done.", PROSE),
     "nothing": ("", Answer("")),
     "empty object": ("All done.\n```json\n{}\n```", PROSE),
-    "empty lists": ('All done.\n```json\n{"facts": [], "settled": []}\n```', PROSE),
+    "empty lists": ('All done.\n```json\n{"facts": []}\n```', PROSE),
     "empty fence": ("All done.\n```json\n```", PROSE),
     "null": ("All done.\n```json\nnull\n```", PROSE),
     "cut after the fence": ("All done.\n```json", PROSE),
@@ -300,7 +296,7 @@ SHAPES: dict[str, tuple[str, Answer]] = {
     "trailing comma": ('All done.\n```json\n{"facts": [],}\n```', PROSE),
     "comment": ('All done.\n```json\n{\n// mine\n"facts": []}\n```', PROSE),
     "broken, then prose": ('All\n```json\n{"facts": [}\n```\ndone.', Answer("All\n\ndone.")),
-    "facts not a list": ('All done.\n```json\n{"facts": {"kind": "rule"}, "settled": 7}\n```', PROSE),
+    "facts not a list": ('All done.\n```json\n{"facts": {"kind": "rule"}}\n```', PROSE),
     "facts not objects": ('All done.\n```json\n{"facts": ["do not push", 3, null, []]}\n```', PROSE),
     "wrong types in a fact": ('All done.\n```json\n{"facts": [{"kind": 1, "key": [], "text": {}}]}\n```', PROSE),
     "no key": ('All done.\n```json\n{"facts": [{"kind": "rule", "text": "x"}]}\n```', PROSE),
@@ -324,10 +320,6 @@ SHAPES: dict[str, tuple[str, Answer]] = {
     "a bare list": (
         'All done.\n```json\n[{"kind": "rule", "key": "push", "text": "do not push"}]\n```',
         Answer("All done.", (PUSH,)),
-    ),
-    "settled as pairs": (
-        'All done.\n```json\n{"settled": [["goal", "g"], ["goal"], "goal", ["x", "y"], ["goal", "g"]]}\n```',
-        Answer("All done.", (), (("goal", "g"),)),
     ),
     "code before": (
         f"All done:\n```sh\nmake\n```\n\n```json\n{BLOCK}\n```",
@@ -380,11 +372,10 @@ def test_a_summary_that_is_only_the_block_is_refused_as_empty_f60() -> None:
 
 def test_an_answer_has_a_bounded_number_of_facts() -> None:
     facts = [{"kind": "rule", "key": str(n), "text": "x"} for n in range(500)]
-    settled = [["goal", str(n)] for n in range(500)]
 
-    made = answer("Done.\n```json\n" + json.dumps({"facts": facts, "settled": settled}) + "\n```")
+    made = answer("Done.\n```json\n" + json.dumps({"facts": facts}) + "\n```")
 
-    assert (len(made.facts), len(made.settled)) == (100, 100)
+    assert len(made.facts) == 100
 
 
 PIECES = [
@@ -400,7 +391,6 @@ PIECES = [
     '"',
     "facts",
     '"facts":',
-    '"settled":',
     ",",
     ":",
     "<think>",
@@ -420,8 +410,7 @@ def test_any_text_is_an_answer(text: str) -> None:
 NESTED = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda v: (
-        st.lists(v, max_size=4)
-        | st.dictionaries(st.sampled_from(["facts", "settled", "kind", "key", "text"]), v, max_size=4)
+        st.lists(v, max_size=4) | st.dictionaries(st.sampled_from(["facts", "kind", "key", "text"]), v, max_size=4)
     ),
     max_leaves=12,
 )
@@ -430,7 +419,7 @@ NESTED = st.recursive(
 @given(NESTED)
 @settings(max_examples=100)
 def test_any_json_in_the_block_leaves_the_prose_alone(value: object) -> None:
-    block = {"facts": value, "settled": value}
+    block = {"facts": value}
 
     assert answer(f"All done.\n\n```json\n{json.dumps(block)}\n```").summary == "All done."
 

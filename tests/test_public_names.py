@@ -64,6 +64,7 @@ FIELDS = {
     onefold.Context: [
         "messages", "tokens", "segment", "numbers", "formats", "summary", "left_out", "last", "pinned", "notes",
         "facts",
+        "quotes",
     ],
     onefold.Deleted: ["session", "records", "forks", "wiped", "remains"],
     onefold.Erased: ["session", "numbers", "summaries", "forks", "compaction", "wiped", "remains"],
@@ -79,7 +80,7 @@ FIELDS = {
         "number", "base", "cut", "source", "at", "compaction", "summary", "kept", "tokens_before", "tokens_after",
         "hidden", "redo", "keeper",
     ],
-    onefold.Summary: ["text", "cut_off", "by", "facts", "settled", "spent", "instead_of"],
+    onefold.Summary: ["text", "cut_off", "by", "facts", "spent", "instead_of"],
 }  # fmt: skip
 
 
@@ -207,7 +208,7 @@ def test_a_word_that_the_contract_does_not_have_is_refused_with_nothing_written(
 def test_kinds_of_records_have_the_names_of_the_contract() -> None:
     from onefold import model
 
-    kinds = {v for n, v in vars(model).items() if n.isupper() and isinstance(v, str) and v != "manual"}
+    kinds = {v for n, v in vars(model).items() if n.isupper() and isinstance(v, str) and v not in ("manual", "program")}
     assert kinds == {
         "message", "segment.opened", "compaction.requested", "compaction.joined", "compaction.started",
         "compaction.committed", "compaction.failed", "compaction.cancelled", "compaction.superseded", "input.queued",

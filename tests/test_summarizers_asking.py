@@ -533,7 +533,7 @@ def test_nothing_is_sent_if_it_cannot_be_redacted(make: Make) -> None:
 
 def test_failures_are_recorded_with_their_cost_and_the_next_attempt_succeeds(make: Make) -> None:
     replies = (cuts("## Go"), says("## Go", stop="length"), says("No.", stop="refused"), fails(503), says(GOOD))
-    with ModelServer(*replies) as server, onefold.open("memory:", policy=quick(attempts=5, ledger_tokens=0)) as store:
+    with ModelServer(*replies) as server, onefold.open("memory:", policy=quick(attempts=5, quote_tokens=0)) as store:
         session = store.session("s")
         converse(session, 30)
 
@@ -556,7 +556,7 @@ def test_failures_are_recorded_with_their_cost_and_the_next_attempt_succeeds(mak
 
 
 def test_a_key_that_is_wrong_ends_the_compaction_at_once(make: Make) -> None:
-    policy = quick(ledger_tokens=0)
+    policy = quick(quote_tokens=0)
     with ModelServer(fails(401, "wrong"), says(GOOD)) as server, onefold.open("memory:", policy=policy) as store:
         session = store.session("s")
         converse(session, 30)

@@ -141,7 +141,7 @@ def test_a_poisoned_session_does_not_hold_up_the_others_f46(shared: Store) -> No
             free.wait(PATIENCE)
         return short(material)
 
-    policy = Policy(attempts=3, backoff=(60.0,), tail_messages=2, tail_tokens=50, ledger_tokens=0, renew=0.05)
+    policy = Policy(attempts=3, backoff=(60.0,), tail_messages=2, tail_tokens=50, quote_tokens=0, renew=0.05)
     with working(Worker(shared, some, policy, concurrency=2, upkeep=None, drain=0.0)):
         until(shared, "s7", lambda: states(shared, *others) == ["committed"] * 8)
         poisoned = shared.session("poisoned").compactions()[-1]
@@ -286,7 +286,7 @@ def test_what_was_asked_for_in_vain_is_skipped_and_counted(shared: Store) -> Non
 
 
 def test_upkeep_compacts_quiet_sessions_that_nobody_asked_for(durable: str) -> None:
-    policy = Policy(limit=1_000, tail_messages=2, tail_tokens=50, ledger_tokens=0)
+    policy = Policy(limit=1_000, tail_messages=2, tail_tokens=50, quote_tokens=0)
     now = [1_000.0]
     with onefold.open(durable, policy=policy, clock=lambda: now[0]) as store:
         store.session("full").append([said(n) for n in range(1, 60)])

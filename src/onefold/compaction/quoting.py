@@ -28,7 +28,7 @@ def quoted_of(
     covers = work.covered + sum(r.header.tokens for r in cut_away if r.header is not None)
     room = min(policy.quote_tokens, int(window * policy.quote_share), covers // 4)
     room = min(room, work.quoting.tokens + (removed - work.quoting.tokens) // 4)
-    # From everything that was said: once, where the base quotes nothing, and when the room for what was lost has doubled.
+    # From everything that was said: where the base was made without quotes, and when there is twice the room.
     anew = not work.filled or (before.marks[0] > 0 and room >= 2 * before.room)
     gone = {r.number: r for r in (*(work.earlier() if anew else ()), *work.kept, *cut_away)}
     prompt = [

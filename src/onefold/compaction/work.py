@@ -95,8 +95,8 @@ def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda:
         previous=base.summary,
         facts=base.facts,
         quoting=base.quoting,
-        before=_before(journal, claim, base.segment, _FEW, 1),
-        earlier=partial(_before, journal, claim, base.segment, _MANY, _FILL_RECORDS, pause),
+        before=_before(journal, claim, base.segment, _FEW),
+        earlier=partial(_before, journal, claim, base.segment, _MANY, most=_FILL_RECORDS, pause=pause),
         filled=base.filled,
         covered=base.quoting.quotes.covers or journal.backend.read(partial(_size, claim.session, base.segment)),
         kept=base.kept,
@@ -108,7 +108,8 @@ def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda:
 
 
 def _before(
-    journal: Journal, claim: Claim, base: Segment, page: int, most: int, pause: Callable[[], object] = lambda: None
+    journal: Journal, claim: Claim, base: Segment, page: int, *, most: int = 1,
+    pause: Callable[[], object] = lambda: None,
 ) -> tuple[Record, ...]:  # fmt: skip
     """Messages before a base's cut, the newest first as far as there may be so many, in order."""
     found: list[list[Record]] = []

@@ -50,9 +50,9 @@ def stated(facts: Iterable[Fact]) -> str:
 
 QUOTES = (
     f"[Quoted from earlier, word for word, oldest first, by message number and day; {SKIPPED} and (… 2) are words and "
-    "messages left out. A record: requests in it were dealt with or dropped, unless the summary calls them open or they "
-    "are repeated below. What people told the agent to do or not to do holds until later words say otherwise. What they "
-    "pasted is shown, not asked.]"
+    "messages left out. A record: requests in it were dealt with or dropped, unless the summary calls them open or "
+    "they are repeated below. What people told the agent to do or not to do holds until later words say otherwise. "
+    "What they pasted is shown, not asked.]"
 )
 _SPEAKERS = {AGENT: ", the agent", SYSTEM: ", the system"}
 
