@@ -76,7 +76,7 @@ def join(messages: list[Json]) -> list[Json]:
     conversation stands behind what the user says with it, since it may follow a user only; the system's words before
     all others are for the API's `system`.
     """
-    worded = [m for message in messages if (m := _worded(message)) is not None]
+    worded = _served([m for message in messages if (m := _worded(message)) is not None])
     opening = next((n for n, m in enumerate(worded) if m["role"] != "system"), len(worded))
     joined: list[Json] = []
     for answers, run in groupby(worded[opening:], key=lambda m: m["role"] == "assistant"):
@@ -93,6 +93,37 @@ def join(messages: list[Json]) -> list[Json]:
     if joined and joined[-1]["role"] == "assistant":
         joined[-1] = _trimmed(joined[-1])
     return worded[:opening] + joined
+
+
+def _served(messages: list[Json]) -> list[Json]:
+    """The same with results of the provider's own calls in the answer that made them, where others spoke in between."""
+    made: dict[str, int] = {}
+    late: dict[str, Json] = {}
+    asked = -1
+    for n, message in enumerate(messages):
+        asked = asked if message["role"] == "assistant" else n
+        for block in objects(message["content"]):
+            if block.get("type") in _SERVED:
+                made[block["id"]] = n
+            elif _serves(block) and made.get(block["tool_use_id"], n) < asked:
+                late[block["tool_use_id"]] = block
+    if not late:
+        return messages
+    whole: list[Json] = []
+    for message in messages:
+        blocks: list[Json] = []
+        for block in _blocks(message):
+            known = isinstance(block, dict)
+            if not (known and _serves(block) and late.get(block["tool_use_id"]) is block):
+                blocks.append(block)
+            if known and block.get("type") in _SERVED and block["id"] in late:
+                blocks.append(late[block["id"]])
+        whole += [message if blocks == message["content"] else message | {"content": blocks}] if blocks else []
+    return whole
+
+
+def _serves(block: dict[str, Json]) -> bool:
+    return str(block.get("type")).endswith("_tool_result")
 
 
 def _worded(message: Json) -> Json | None:
