@@ -361,6 +361,9 @@ SIZES: list[tuple[str, Json, int]] = [
     ("anthropic", _answer({"type": "thinking", "thinking": "", "signature": BLOB}), 10_000),
     ("anthropic", _answer({"type": "thinking", "thinking": LONG, "signature": BLOB}), 10_000),
     ("anthropic", _answer({"type": "compaction", "content": LONG}), 10_000),
+    ("anthropic", ANTHROPIC[0], 10_000),
+    ("openai-responses", RESPONSES[6], 10_000),
+    ("pydantic-ai", PYDANTIC[0], 10_000),
     (
         "anthropic",
         _asks({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURE}}),
@@ -476,6 +479,27 @@ def test_an_approval_belongs_to_what_it_approves() -> None:
         assert other not in RULES or RULES[other](messages).wrong == []
         if other == "openai-responses":
             assert messages[-2:] == [asked, given]
+
+
+def test_approvals_of_one_id_are_told_apart() -> None:
+    asked = _item("mcp_approval_request", name="wipe", arguments="{}", server_label="s")
+    given = {"type": "mcp_approval_response", "approval_request_id": "x_1", "approve": True}
+
+    told: list[Any] = convert([("openai-responses", m) for m in (asked, given, asked, given)], "openai-responses")
+
+    ids = [m.get("approval_request_id") or m["id"] for m in told]
+    assert ids == ["x_1", "x_1", "x_1_2", "x_1_2"]
+
+
+def test_a_result_of_the_providers_stands_in_the_answer_that_called_though_somebody_spoke_in_between() -> None:
+    use = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+    talk = [_asks(), {"role": "assistant", "content": [use]}, _asks(), _answer(found)]
+
+    told: list[Any] = convert([("anthropic", m) for m in talk], "anthropic")
+
+    assert RULES["anthropic"](told).wrong == []
+    assert [m["content"] for m in told] == [_asks()["content"], [use, found], _asks()["content"], _answer()["content"]]
 
 
 def test_an_approval_that_nobody_gave_is_none(session: Session) -> None:

@@ -222,7 +222,8 @@ def _parts(block: dict[str, Json]) -> Iterator[Part]:
         case "text":
             text = block.get("text", "")
             yield Text(text if isinstance(text, str) else str(text))
-            yield from cited(block.get("citations"))
+            if "citations" in block:
+                yield from cited(block["citations"])
         case "thinking" | "redacted_thinking":
             yield from thought(block)
         case "tool_use" | "server_tool_use" | "mcp_tool_use":

@@ -124,10 +124,10 @@ def _compacted(body: dict[str, Json]) -> Json:
 def _parts(part: dict[str, Json], own: set[str]) -> list[Part]:
     """What a part says. Ids of calls that the provider ran are added to its `own`."""
     found: list[Part] = []
-    read = ""
     if isinstance(text := part.get("text"), str) and text:
-        read = text if part.get("thought") else ""
         found.append(Thought(text) if part.get("thought") else Text(text))
+    if len(part) == len(found):
+        return found
     if isinstance(call := _field(part, "function_call"), dict):
         name = str(call.get("name") or "")
         found.append(Call(_id(call, name), name, encode(call.get("args") or {})))
@@ -145,10 +145,11 @@ def _parts(part: dict[str, Json], own: set[str]) -> list[Part]:
             own.add(id := _own(ran, kind))
             output, failed = told(ran.get(of)), ran.get("outcome") not in (None, "OUTCOME_OK")
             found += [Result(id, output.text, failed, _tool(ran)), *output.more]
-    more = {k: v for k, v in part.items() if v is not None and _snake(k) not in _KNOWN}
+    more = {k: v for k, v in part.items() if v is not None and k not in _KNOWN and _snake(k) not in _KNOWN}
     if more:
         found += document(more, next(iter(more)))
-    return [*found, *sealed(*(part.get(name) for name in _SIGNED), beside=read)]
+    thought = found[0].text if found and isinstance(found[0], Thought) else ""
+    return [*found, *sealed(*(part.get(name) for name in _SIGNED), beside=thought)]
 
 
 def _answered(answer: dict[str, Json]) -> list[Part]:

@@ -202,7 +202,7 @@ def _parts(content: Json) -> tuple[Part, ...]:
         match part.get("type"):
             case "input_text" | "output_text" | "refusal" | "text" | "summary_text" | "reasoning_text":
                 found += [Text(t) for t in strings(part.get("text"), part.get("refusal"))]
-                found += cited(part.get("annotations"))
+                found += cited(part["annotations"]) if part.get("annotations") else ()
             case str(kind):
                 found += document(part, kind.removeprefix("input_"))
     return tuple(found)

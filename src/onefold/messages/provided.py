@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from onefold.messages.exact import encode
@@ -65,7 +65,15 @@ class Read(NamedTuple):
 
 def read(value: Json) -> Read:
     """All words in what a provider wrote, in order, and what else there is in it."""
+    if isinstance(value, str):
+        return Read(value)
+    if isinstance(value, list) and all(_words(one) for one in value):
+        return Read("\n".join(one["text"] for one in value))  # as most results are
     return _read(value, strict=False)
+
+
+def _words(block: Json) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
 
 
 def told(value: Json) -> Read:
@@ -219,10 +227,12 @@ def passed_on(block: dict[str, Json], own: set[str]) -> list[Part]:
     return document(block, kind)
 
 
-def settled(parts: Iterable[Part], own: Container[str]) -> list[Part]:
+def settled(parts: Iterable[Part], own: Set[str]) -> list[Part]:
     """The same with a result for each of the provider's `own` calls, and a call for each of its results: such a pair is
     over when it is seen, nobody waits for it, and nobody else answers it."""
     listed = [*parts]
+    if not own:
+        return listed
     called = {p.id for p in listed if isinstance(p, Call)}
     answered = {p.id for p in listed if isinstance(p, Result)}
     whole: list[Part] = []
