@@ -78,6 +78,14 @@ def _anthropic_turns(messages: list[Json], verdict: Verdict) -> None:
             all(b["type"] == "tool_result" for b in blocks[: len(given)]),
             "results that do not stand first in a message",
         )
+        served = [b["id"] for b in blocks if b["type"] in ("server_tool_use", "mcp_tool_use")]
+        found = [b["tool_use_id"] for b in blocks if b["type"].endswith("_tool_result")]
+        verdict.unless({*found} <= {*served}, f"results {found} of no call that the provider made in this turn")
+        paused = [id for id in served if id not in found]
+        if n == len(turns) - 1:
+            verdict.due += paused
+        else:
+            verdict.unless(not paused, f"calls {paused} of the provider's without a result in their turn")
         for block in used:
             ids.append(block["id"])
             verdict.unless(re.fullmatch(r"[a-zA-Z0-9_-]+", block["id"]), f"the id {block['id']!r}")
@@ -151,9 +159,12 @@ def openai_responses(items: list[Json]) -> Verdict:
             verdict.unless(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", item["name"]), f"the name {item['name']!r}")
             verdict.unless(isinstance(item["arguments"], str), "arguments that are no string")
             made.append(item["call_id"])
-        elif kind == "function_call_output":
-            verdict.unless(item["call_id"] in made, f"an output of {item['call_id']!r}, which no call before it made")
-            given.append(item["call_id"])
+        elif kind == "mcp_approval_request":
+            made.append(item["id"])
+        elif kind in ("function_call_output", "mcp_approval_response"):
+            id = item.get("call_id") or item["approval_request_id"]
+            verdict.unless(id in made, f"an output of {id!r}, which no call before it made")
+            given.append(id)
         elif kind == "reasoning":
             goes_on = behind is not None and (
                 str(behind.get("type")).endswith(("reasoning", "_call")) or _answers(behind)
@@ -173,7 +184,7 @@ def _answers(item: Json) -> bool:
 
 
 def _last(items: list[Json], ids: list[str]) -> int:
-    return max((n for n, i in enumerate(items) if i.get("type") == "function_call" and i["call_id"] in ids), default=-1)
+    return max((n for n, i in enumerate(items) if i.get("call_id", i.get("id")) in ids), default=-1)
 
 
 def gemini(contents: list[Json]) -> Verdict:

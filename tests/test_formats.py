@@ -234,7 +234,7 @@ HEADERS: list[tuple[str, Json, Header, str]] = [
     ("openai-responses", in_responses()[6], Header("tool", 6, (), ("a0",)), "log a "),
     ("openai-responses", in_responses()[7], Header("tool", 6, (), ("b0",)), "log b "),
     ("openai-responses", {"role": "developer", "content": "Be brief."}, Header("developer", 7), "Be brief."),
-    ("openai-responses", {"type": "web_search_call", "id": "w"}, Header("assistant", 9), "[web_search_call]"),
+    ("openai-responses", {"type": "web_search_call", "id": "w"}, Header("assistant", 8), "web_search {}"),
     (
         "openai-responses",
         {"type": "custom_tool_call", "call_id": "c", "name": "patch", "input": "+1"},
@@ -318,8 +318,8 @@ HEADERS: list[tuple[str, Json, Header, str]] = [
     (
         "acp",
         {"prompt": [{"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}}]},
-        Header("user", 6),
-        "inside",
+        Header("user", 9),
+        "[file:///a]\ninside",
     ),
 ]
 

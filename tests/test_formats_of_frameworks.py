@@ -115,6 +115,25 @@ def test_a_conversation_of_pydantic_ai_is_told_in_other_formats_and_back() -> No
     assert back[2]["parts"][0]["tool_name"] == "read"
 
 
+def test_results_stand_behind_their_call_though_another_provider_answered_in_between() -> None:
+    served = [
+        {"type": "server_tool_use", "id": "w", "name": "web_search", "input": {}},
+        {"type": "web_search_tool_result", "tool_use_id": "w", "content": []},
+        {"type": "text", "text": "found"},
+    ]
+    talk: list[tuple[str, Json]] = [
+        ("pydantic-ai", response(called("a"))),
+        ("anthropic", {"role": "assistant", "content": served}),
+        ("pydantic-ai", request(returned("a"), prompt("And?"))),
+    ]
+
+    told = convert(talk, "pydantic-ai")
+
+    assert [[p.get("tool_call_id", p["part_kind"]) for p in m["parts"]] for m in told] == [
+        ["a"], ["a", "user-prompt"], ["w"], ["w"], ["text"]
+    ]  # fmt: skip
+
+
 def test_a_call_that_was_given_up_gets_a_result_of_its_own_tool() -> None:
     with onefold.open("memory:") as store:
         session = store.session("s")

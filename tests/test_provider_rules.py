@@ -185,6 +185,8 @@ class Lives:
         self.open: dict[str, list[str]] = {}
         """Calls that wait for a result, by format."""
         self.used = 0
+        self.paused: Json = None
+        """The result of a call that the provider made, where it paused before it had one."""
         self.forks = 0
 
     def pick(self, some: Any) -> Any:
@@ -241,11 +243,21 @@ class Lives:
             {"type": "web_search_tool_result", "tool_use_id": f"srv{self.used}", "content": []},
             {"type": "text", "text": "found"},
         ]
+        mcp = {"type": "mcp_call", "id": f"mcp{self.used}", "name": "f", "arguments": "{}", "output": "log"}
+        asked = {"type": "mcp_approval_request", "id": f"ask{self.used}", "name": "f", "arguments": "{}"}
+        given = {"type": "mcp_approval_response", "approval_request_id": f"ask{self.used}", "approve": True}
+        code = [{"executable_code": {"code": "1"}}, {"code_execution_result": {"outcome": "OUTCOME_OK", "output": "1"}}]
+        builtin = {"tool_name": "web", "tool_call_id": f"b{self.used}"}
         self.used += 1
+        paused = {"role": "assistant", "content": blocks[:1]}
+        if self.paused is not None:
+            paused = {"role": "assistant", "content": [self.paused, blocks[2]]}
         told: dict[str, list[Json]] = {
             "anthropic": [
+                paused,
                 {"role": "assistant", "content": blocks},
                 {"role": "assistant", "content": blocks[:2]},
+                {"role": "user", "content": [{"type": "search_result", "source": "s", "title": "t", "content": []}]},
                 {"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "https://x/y.png"}}]},
             ],
             "acp": [
@@ -255,15 +267,33 @@ class Lives:
             ],
             "openai-responses": [
                 {"type": "web_search_call", "id": f"ws{self.used}", "status": "completed"},
+                mcp,
+                {"type": "image_generation_call", "id": f"ig{self.used}", "result": "iVBORw0KGgo" + "A" * 300},
+                {"type": "compaction", "encrypted_content": "x"},
+                asked,
+                [asked, given],
                 {"role": "user", "content": [{"type": "input_image", "image_url": "https://x/y.png"}]},
             ],
             "openai-chat": [
                 {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]},
             ],
-            "google-adk": [{"author": "agent", "invocation_id": "i", "actions": {"state_delta": {"a": 1}}}],
+            "gemini": [_content("model", *code), _content("model", code[0]), _content("model", code[1])],
+            "google-adk": [
+                {"author": "agent", "invocation_id": "i", "actions": {"state_delta": {"a": 1}}},
+                *_events("agent", [_content("model", *code), _content("model", code[1])]),
+            ],
+            "pydantic-ai": _pydantic(
+                "response",
+                {"part_kind": "builtin-tool-call", **builtin},
+                {"part_kind": "builtin-tool-return", "content": {"n": 1}, **builtin},
+            ),
+            "langchain": [_langchain("ai", content=[mcp, {"type": "text", "text": "found"}])],
         }
         format = self.pick([f for f in told if f in self.formats] or ["json"])
-        self.session.append(self.pick(told.get(format, [["any"]])), format=format)
+        body = self.pick(told.get(format, [["any"]]))
+        self.session.append(body, format=format)
+        if body is paused:
+            self.paused = blocks[1] if self.paused is None else None
 
     def think(self) -> None:
         """What a model thinks, and no more than that: the rest was taken back, or never came."""

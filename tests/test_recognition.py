@@ -85,7 +85,6 @@ RESPONSES = st.one_of(
     made({}, {"output": "42"}, {"error": None}, type=st.just("mcp_call"), id=ids, name=words, server_label=words),
     typed("mcp_list_tools", id=ids, server_label=words, tools=st.just([])),
     typed("mcp_approval_request", id=ids, name=words, arguments=words, server_label=words),
-    typed("mcp_approval_response", approval_request_id=ids, approve=st.booleans()),
     made({}, {"id": "cmp_1"}, type=st.just("compaction"), encrypted_content=words),
     typed("compaction_trigger"),
     typed("item_reference", id=ids),
@@ -228,6 +227,11 @@ CALLS: list[tuple[str, Json, Json]] = [
         "openai-responses",
         {"type": "tool_search_call", "call_id": "a", "arguments": {}, "execution": "client"},
         {"type": "tool_search_output", "call_id": "a", "tools": [], "execution": "client"},
+    ),
+    (
+        "openai-responses",
+        {"type": "mcp_approval_request", "id": "a", "name": "f", "arguments": "{}", "server_label": "s"},
+        {"type": "mcp_approval_response", "approval_request_id": "a", "approve": True},
     ),
     ("openai-responses", {"type": "reasoning", "summary": []}, {"type": "web_search_call", "id": "ws_1"}),
     (

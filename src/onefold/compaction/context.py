@@ -16,7 +16,7 @@ from onefold.messages.codecs import OPENAI_CHAT, PLAIN, estimate, no_results
 from onefold.messages.frame import EARLIER, framed, noted, stated
 from onefold.messages.groups import LEADING, group
 from onefold.messages.quotation import Quotation
-from onefold.messages.said import AGENT, ANSWERS, Text, Thought
+from onefold.messages.said import AGENT, ANSWERS, Sealed, Text, Thought
 from onefold.model import MESSAGE, Fact, Json, Note, Record, Segment
 
 _MODELS = ANSWERS | {"tool", "function"}
@@ -179,7 +179,8 @@ def _made_up(body: Json, format: str, role: str) -> _Part:
 def _silent(format: str, body: Json) -> bool:
     """Whether there is nothing in it that a model is told."""
     return all(
-        (isinstance(p, Text) and not p.text.strip()) or isinstance(p, Thought) for p in codec(format).parse(body).parts
+        (isinstance(p, Text) and not p.text.strip()) or isinstance(p, Thought | Sealed)
+        for p in codec(format).parse(body).parts
     )
 
 

@@ -6,7 +6,23 @@ from collections.abc import Sequence
 
 from onefold.errors import InvalidMessage
 from onefold.messages.exact import decode_or_text, encode
-from onefold.messages.said import AGENT, ANSWERS, Call, Media, Part, Progress, Result, Said, Text, Thought, objects
+from onefold.messages.provided import document, told
+from onefold.messages.said import (
+    AGENT,
+    ANSWERS,
+    Call,
+    Document,
+    Media,
+    Part,
+    Progress,
+    Result,
+    Said,
+    Sealed,
+    Text,
+    Thought,
+    objects,
+    shown,
+)
 from onefold.model import Json
 
 _OVER = frozenset({"completed", "failed"})
@@ -20,7 +36,7 @@ def parse(body: Json) -> Said:
     if not isinstance(body, dict):
         raise InvalidMessage(f"an ACP message is an object, not a {type(body).__name__}")
     if isinstance(body.get("prompt"), list):
-        return Said("user", tuple(_part(b) for b in objects(body["prompt"])))
+        return Said("user", tuple(p for b in objects(body["prompt"]) for p in _parts(b)))
     kind = body.get("sessionUpdate")
     match kind:
         case "user_message_chunk":
@@ -61,26 +77,29 @@ def write(said: Sequence[Said]) -> list[Json]:
                     written.append(
                         {"sessionUpdate": "tool_call_update", "toolCallId": id, "status": status, "content": [block]}
                     )
-                case Media(kind, url):
-                    written.append({"sessionUpdate": chunk, "content": _block(kind, url)})
+                case Media() | Document():
+                    written.append({"sessionUpdate": chunk, "content": _block(part)})
     return written
 
 
-def _block(kind: str, url: str | None) -> Json:
-    if kind == "image" and url is not None and url.startswith("data:") and ";base64," in url:
+def _block(part: Media | Document) -> Json:
+    url = part.url if isinstance(part, Media) and part.kind == "image" else None
+    if url is not None and url.startswith("data:") and ";base64," in url:
         type, _, data = url.removeprefix("data:").partition(";base64,")
         return {"type": "image", "mimeType": type, "data": data}
-    return {"type": "text", "text": f"[{kind}]"}
+    return {"type": "text", "text": shown(part)}
 
 
 def _tool(body: dict[str, Json], kind: str) -> Said:
     id = body.get("toolCallId")
     if not isinstance(id, str):
         raise InvalidMessage(f"a {kind} needs its toolCallId")
-    shown = [_part(inner) for block in objects(body.get("content")) if (inner := _shown(block)) is not None]
-    text = "\n".join(p.text for p in shown if isinstance(p, Text))
+    blocks = [p for block in objects(body.get("content")) for p in _shown(block)]
+    text = "\n".join(shown(p) for p in blocks if isinstance(p, Text | Document))
+    files: list[Part] = [p for p in blocks if isinstance(p, Media | Sealed)]
     if not text and body.get("rawOutput") is not None:
-        text = encode(body["rawOutput"])
+        raw = told(body["rawOutput"])
+        text, files = raw.text, files or [*raw.more]
     given = body.get("rawInput")
     parts: list[Part] = []
     if kind == "tool_call":
@@ -91,31 +110,33 @@ def _tool(body: dict[str, Json], kind: str) -> Said:
     if given is not None or (text and not over):
         parts.append(Progress(id, "" if over else text, None if given is None else encode(given)))
     if over:
-        parts += [Result(id, text, status == "failed"), *(p for p in shown if isinstance(p, Media))]
+        parts += [Result(id, text, status == "failed"), *files]
     return Said(AGENT if kind == "tool_call" else "tool", tuple(parts))
 
 
-def _shown(block: dict[str, Json]) -> dict[str, Json] | None:
+def _shown(block: dict[str, Json]) -> list[Part]:
     """What a call shows: a block of content, or how a file was changed."""
-    inner = block.get("content")
-    if isinstance(inner, dict):
-        return inner
-    return {"text": f"{block.get('path')}\n{block['newText']}"} if isinstance(block.get("newText"), str) else None
+    if isinstance(inner := block.get("content"), dict):
+        return _parts(inner)
+    if isinstance(block.get("newText"), str):
+        return [Text(f"{block.get('path')}\n{block['newText']}")]
+    return []
 
 
 def _content(body: dict[str, Json]) -> tuple[Part, ...]:
     content = body.get("content")
     if not isinstance(content, dict | list):
         raise InvalidMessage(f"a {body['sessionUpdate']} needs its content, a block")
-    return tuple(_part(b) for b in objects(content if isinstance(content, list) else [content]))
+    return tuple(p for b in objects(content if isinstance(content, list) else [content]) for p in _parts(b))
 
 
-def _part(block: dict[str, Json]) -> Part:
+def _parts(block: dict[str, Json]) -> list[Part]:
     if isinstance(block.get("text"), str):
-        return Text(block["text"])
-    if block.get("type") == "image" and isinstance(block.get("data"), str):
-        return Media("image", f"data:{block.get('mimeType')};base64,{block['data']}")
+        return [Text(block["text"])]
     resource = block.get("resource")
     if isinstance(resource, dict) and isinstance(resource.get("text"), str):
-        return Text(resource["text"])
-    return Media(str(block.get("uri") or block.get("type")))
+        return [Document(resource["text"], str(resource.get("uri") or "resource"))]
+    if block.get("type") == "resource_link":
+        named = [str(block[name]) for name in ("uri", "name") if isinstance(block.get(name), str)]
+        return [Document("", named[0] if named else "resource_link")]
+    return document(block, str(block.get("type") or "content"))

@@ -8,11 +8,14 @@ from itertools import groupby
 from onefold.errors import InvalidMessage
 from onefold.messages.calls import tool_name
 from onefold.messages.exact import decode_or_text, encode
-from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects, plain_words
+from onefold.messages.provided import cited, document, read, thought
+from onefold.messages.said import ANSWERS, Call, Document, Media, Part, Result, Said, Text, objects, plain_words, shown
 from onefold.model import Json
 
 _ROLES = frozenset({"user", "assistant", "system"})
 _THOUGHT = frozenset({"thinking", "redacted_thinking"})
+_SERVED = frozenset({"server_tool_use", "mcp_tool_use"})
+"""Calls that the provider runs itself. Their results stand behind them in the answer, or in the next one."""
 _SHARED = frozenset({"text", "refusal"})
 """Types of blocks that other formats have too."""
 
@@ -32,7 +35,9 @@ def _own(block: dict[str, Json]) -> bool:
         return False
     if kind in _SHARED:
         return "citations" in block
-    return kind in _THOUGHT or not (kind in block or kind.startswith(("input_", "output_")))
+    if kind in _THOUGHT:
+        return not isinstance(block.get("thinking"), list)  # as one that speaks chat has it
+    return not (kind in block or kind.startswith(("input_", "output_")))
 
 
 def takes(body: Json) -> bool:
@@ -58,7 +63,7 @@ def write(said: Sequence[Said]) -> list[Json]:
     for one in said:
         role = "assistant" if one.role in ANSWERS else "system" if one.role in ("system", "developer") else "user"
         parts = sorted(one.parts, key=lambda p: isinstance(p, Call))  # a call is the last thing an answer says
-        blocks = [b for part in parts if (b := _block(part)) is not None]
+        blocks = [b for part in parts if (b := _block(part, role)) is not None]
         if blocks:
             written.append({"role": role, "content": blocks})
     return written
@@ -71,7 +76,7 @@ def join(messages: list[Json]) -> list[Json]:
     conversation stands behind what the user says with it, since it may follow a user only; the system's words before
     all others are for the API's `system`.
     """
-    worded = [m for message in messages if (m := _worded(message)) is not None]
+    worded = _served([m for message in messages if (m := _worded(message)) is not None])
     opening = next((n for n, m in enumerate(worded) if m["role"] != "system"), len(worded))
     joined: list[Json] = []
     for answers, run in groupby(worded[opening:], key=lambda m: m["role"] == "assistant"):
@@ -88,6 +93,37 @@ def join(messages: list[Json]) -> list[Json]:
     if joined and joined[-1]["role"] == "assistant":
         joined[-1] = _trimmed(joined[-1])
     return worded[:opening] + joined
+
+
+def _served(messages: list[Json]) -> list[Json]:
+    """The same with results of the provider's own calls in the answer that made them, where others spoke in between."""
+    made: dict[str, int] = {}
+    late: dict[str, Json] = {}
+    asked = -1
+    for n, message in enumerate(messages):
+        asked = asked if message["role"] == "assistant" else n
+        for block in objects(message["content"]):
+            if block.get("type") in _SERVED:
+                made[block["id"]] = n
+            elif _serves(block) and made.get(block["tool_use_id"], n) < asked:
+                late[block["tool_use_id"]] = block
+    if not late:
+        return messages
+    whole: list[Json] = []
+    for message in messages:
+        blocks: list[Json] = []
+        for block in _blocks(message):
+            known = isinstance(block, dict)
+            if not (known and _serves(block) and late.get(block["tool_use_id"]) is block):
+                blocks.append(block)
+            if known and block.get("type") in _SERVED and block["id"] in late:
+                blocks.append(late[block["id"]])
+        whole += [message if blocks == message["content"] else message | {"content": blocks}] if blocks else []
+    return whole
+
+
+def _serves(block: dict[str, Json]) -> bool:
+    return str(block.get("type")).endswith("_tool_result")
 
 
 def _worded(message: Json) -> Json | None:
@@ -150,9 +186,30 @@ def _renamed(block: Json, calls: dict[str, str], results: dict[str, str]) -> Jso
 
 
 def results(call: Json, given: Sequence[Result]) -> list[Json]:
-    """Results of a message's own calls, by the ids that it gave them."""
-    blocks = [{"type": "tool_result", "tool_use_id": r.id, "content": r.text, "is_error": r.failed} for r in given]
-    return [{"role": "user", "content": blocks}]
+    """Results of a message's own calls, by the ids that it gave them. Those of the provider's own calls are blocks of
+    an answer, each of its own type."""
+    served = {b.get("id"): b for b in objects(call.get("content")) if b.get("type") in _SERVED}
+    failed = [_unavailable(served[r.id], r) for r in given if r.id in served]
+    blocks = [
+        {"type": "tool_result", "tool_use_id": r.id, "content": r.text, "is_error": r.failed}
+        for r in given
+        if r.id not in served
+    ]
+    made = (("assistant", failed), ("user", blocks))
+    return [{"role": role, "content": content} for role, content in made if content]
+
+
+def _unavailable(call: dict[str, Json], result: Result) -> dict[str, Json]:
+    if call["type"] == "mcp_tool_use":
+        content: Json = [{"type": "text", "text": result.text}]
+        return {"type": "mcp_tool_result", "tool_use_id": result.id, "is_error": True, "content": content}
+    name = str(call.get("name"))
+    kind = f"{'tool_search' if name.startswith('tool_search') else name}_tool_result"
+    return {
+        "type": kind,
+        "tool_use_id": result.id,
+        "content": {"type": f"{kind}_error", "error_code": "unavailable"},
+    }
 
 
 def _blocks(message: dict[str, Json]) -> list[Json]:
@@ -163,9 +220,12 @@ def _blocks(message: dict[str, Json]) -> list[Json]:
 def _parts(block: dict[str, Json]) -> Iterator[Part]:
     match block.get("type"):
         case "text":
-            yield Text(str(block.get("text", "")))
+            text = block.get("text", "")
+            yield Text(text if isinstance(text, str) else str(text))
+            if "citations" in block:
+                yield from cited(block["citations"])
         case "thinking" | "redacted_thinking":
-            yield Thought(str(block.get("thinking", "")))
+            yield from thought(block)
         case "tool_use" | "server_tool_use" | "mcp_tool_use":
             if not isinstance(block.get("id"), str):
                 raise InvalidMessage("a tool_use block needs a string id, which its tool_result names as tool_use_id")
@@ -173,14 +233,17 @@ def _parts(block: dict[str, Json]) -> Iterator[Part]:
         case str(kind) if kind.endswith("tool_result"):
             if not isinstance(block.get("tool_use_id"), str):
                 raise InvalidMessage("a tool_result block needs the tool_use_id it answers")
-            yield Result(block["tool_use_id"], _text(block.get("content")), bool(block.get("is_error")))
-            shown = (p for inner in objects(block.get("content")) for p in _parts(inner))
-            yield from (p for p in shown if isinstance(p, Media))
-        case "image" | "document":
-            yield Media(str(block["type"]), _url(block.get("source")))
+            found = read(block.get("content"))
+            failed = bool(block.get("is_error")) or _is_error(block.get("content"))
+            yield Result(block["tool_use_id"], found.text, failed)
+            yield from found.more
+        case "fallback":
+            pass  # a mark for the API, which no model is shown
+        case str(kind):
+            yield from document(block, kind)
 
 
-def _block(part: Part) -> dict[str, Json] | None:
+def _block(part: Part, role: str) -> dict[str, Json] | None:
     match part:
         case Text(text):
             return {"type": "text", "text": text} if text else None
@@ -191,26 +254,15 @@ def _block(part: Part) -> dict[str, Json] | None:
         case Result(id, text, failed):
             block: dict[str, Json] = {"type": "tool_result", "tool_use_id": id, "content": text}
             return block | {"is_error": True} if failed else block
-        case Media("image", str(url)):
+        case Media("image", str(url)) if role == "user":
             if url.startswith("data:") and ";base64," in url:
                 kind, _, data = url.removeprefix("data:").partition(";base64,")
                 return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
             return {"type": "image", "source": {"type": "url", "url": url}}
-        case Media(kind):
-            return {"type": "text", "text": f"[{kind}]"}
+        case Media() | Document():
+            return {"type": "text", "text": shown(part)}
     return None
 
 
-def _text(content: Json) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(b["text"]) for b in objects(content) if isinstance(b.get("text"), str))
-
-
-def _url(source: Json) -> str | None:
-    if not isinstance(source, dict):
-        return None
-    if source.get("type") == "base64":
-        return f"data:{source.get('media_type')};base64,{source.get('data')}"
-    url = source.get("url")
-    return url if isinstance(url, str) else None
+def _is_error(content: Json) -> bool:
+    return isinstance(content, dict) and str(content.get("type")).endswith("_error")

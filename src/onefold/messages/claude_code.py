@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from onefold.errors import InvalidMessage
 from onefold.messages import anthropic
+from onefold.messages.provided import document
 from onefold.messages.said import Result, Said, Text, strings
 from onefold.model import Json
 
@@ -30,6 +31,8 @@ def parse(body: Json) -> Said:
             return anthropic.parse(message)
         except InvalidMessage:
             pass  # of a kind that is not known: kept like any other line
+    if isinstance(attachment := body.get("attachment"), dict):
+        return Said("other", tuple(document(attachment, str(attachment.get("type") or "attachment"))))
     told = next(strings(body.get("summary"), body.get("content"), body.get("customTitle")), f"[{body.get('type')}]")
     return Said("other", (Text(told),))
 
@@ -46,7 +49,8 @@ def join(lines: list[Json]) -> list[Json]:
 
 
 def results(call: Json, given: Sequence[Result]) -> list[Json]:
-    return [_line(message) for message in anthropic.results(call, given)]
+    message = call.get("message")
+    return [_line(made) for made in anthropic.results(message if isinstance(message, dict) else {}, given)]
 
 
 def _line(message: Json) -> Json:

@@ -24,7 +24,8 @@ from onefold.messages import (
 from onefold.messages.calls import CallIds, Shape, any_id, short_id, word_id
 from onefold.messages.exact import encode
 from onefold.messages.openai_chat import SPEAKERS
-from onefold.messages.said import Result, Said, estimate, in_turn, plain_header
+from onefold.messages.programs import by_program
+from onefold.messages.said import ANSWERS, Call, Result, Said, estimate, in_turn, plain_header
 from onefold.model import MESSAGE, PROGRAM, Draft, Header, Ids, Json
 
 OPENAI_CHAT = "openai-chat"
@@ -175,12 +176,13 @@ def convert(messages: Iterable[tuple[str, Json]], format: str) -> list[Json]:
     to = codec(format)
     ids = CallIds(to.id)
     written: list[Json] = []
-    for there, some in groupby(messages, key=lambda m: m[0] == format):
+    told = [(name == format, _told(name, body)) for name, body in messages]
+    for there, some in groupby(_in_time(told), key=lambda m: m[0]):
         if there:
-            written += [_given(to, body, ids) for _, body in some]
+            written += [_given(to, one, ids) for _, one in some]
         else:
-            told = ids.of(in_turn(_told(name, body) for name, body in some))
-            for taken, alike in groupby(told, key=lambda s: s.source is not None and to.takes(s.source)):
+            answers = ids.of(in_turn(one for _, one in some))
+            for taken, alike in groupby(answers, key=lambda s: s.source is not None and to.takes(s.source)):
                 run = [*alike]
                 written += [s.source for s in run] if taken else to.write(run)
     return to.join(written)
@@ -191,9 +193,31 @@ def _told(name: str, body: Json) -> Said:
     return Said(said.role, said.parts, body)
 
 
-def _given(to: Codec, body: Json, ids: CallIds) -> Json:
-    calls, results = ids.given(to.parse(body), stays=to.renamed is None)
-    return to.renamed(body, calls, results) if to.renamed is not None and (calls or results) else body
+def _in_time(told: list[tuple[bool, Said]]) -> Iterable[tuple[bool, Said]]:
+    """The same, where messages that stay as they are stand among others: one of those others that has calls and their
+    results in one, as a provider runs them, is told when what was called before it is answered."""
+    if len({stays for stays, _ in told}) < 2:
+        yield from told
+        return
+    waiting: set[str] = set()
+    held: list[tuple[bool, Said]] = []
+    for stays, one in told:
+        made = {p.id for p in one.parts if isinstance(p, Call)}
+        over = {p.id for p in one.parts if isinstance(p, Result)}
+        if waiting and made and made <= over and not stays and one.role in ANSWERS:
+            held.append((stays, one))
+            continue
+        yield stays, one
+        waiting = (waiting | made) - over
+        if not waiting:
+            yield from held
+            held.clear()
+    yield from held
+
+
+def _given(to: Codec, one: Said, ids: CallIds) -> Json:
+    calls, results = ids.given(one, stays=to.renamed is None)
+    return to.renamed(one.source, calls, results) if to.renamed is not None and (calls or results) else one.source
 
 
 def no_results(format: str, call: Json, ids: Iterable[str], why: str) -> list[Json]:
@@ -220,7 +244,7 @@ def draft(
         return tuple.__new__(Draft, (ids(), kind, body, data, OPENAI_CHAT, header, key, turn, actor))
     name = format or recognise(body)
     header = codec(name).header(body)
-    if program and header.role == "user":
+    if header.role == "user" and (program or by_program(name, body)):
         header = replace(header, role=PROGRAM)
     return Draft(ids(), kind, body, data, name, header, key, turn, actor)
 

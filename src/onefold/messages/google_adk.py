@@ -7,10 +7,16 @@ from collections.abc import Sequence
 from onefold.errors import InvalidMessage
 from onefold.messages.calls import tool_name
 from onefold.messages.exact import decode_or_text, encode
-from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects
+from onefold.messages.provided import attached, document, sealed, settled, told
+from onefold.messages.said import ANSWERS, Call, Document, Media, Part, Result, Said, Text, Thought, objects, shown
 from onefold.model import Json
 
 _RESPONSE = ("function_response", "functionResponse")
+_SIGNED = ("thought_signature", "thoughtSignature")
+_KNOWN = frozenset({"text", "thought", "thought_signature", "function_call", "function_response"}) | {
+    *("inline_data", "file_data", "video_metadata", "media_resolution", "part_metadata"),
+    *("executable_code", "code_execution_result", "tool_call", "tool_response"),
+}
 
 
 def recognises(body: dict[str, Json]) -> bool:
@@ -28,10 +34,12 @@ def parse(body: Json) -> Said:
     content = body.get("content") or _compacted(body)
     if not isinstance(content, dict):
         return Said("other")  # it changes state, or routes to another agent: nothing that a model is sent
-    parts = tuple(p for part in objects(content.get("parts")) for p in _parts(part))
-    if any(isinstance(p, Result) for p in parts):
+    own: set[str] = set()
+    parts = tuple(settled((p for part in objects(content.get("parts")) for p in _parts(part, own)), own))
+    if any(isinstance(p, Result) and p.id not in own for p in parts):
         return Said("tool", parts)
-    return Said("user" if author == "user" or content.get("role") == "user" else "assistant", parts)
+    asks = not own and (author == "user" or content.get("role") == "user")
+    return Said("user" if asks else "assistant", parts)
 
 
 def write(said: Sequence[Said]) -> list[Json]:
@@ -113,22 +121,57 @@ def _compacted(body: dict[str, Json]) -> Json:
     return compaction.get("compacted_content") if isinstance(compaction, dict) else None
 
 
-def _parts(part: dict[str, Json]) -> list[Part]:
+def _parts(part: dict[str, Json], own: set[str]) -> list[Part]:
+    """What a part says. Ids of calls that the provider ran are added to its `own`."""
     found: list[Part] = []
     if isinstance(text := part.get("text"), str) and text:
         found.append(Thought(text) if part.get("thought") else Text(text))
+    if len(part) == len(found):
+        return found
     if isinstance(call := _field(part, "function_call"), dict):
         name = str(call.get("name") or "")
         found.append(Call(_id(call, name), name, encode(call.get("args") or {})))
     if isinstance(answer := _field(part, "function_response"), dict):
-        found.append(Result(_id(answer, str(answer.get("name") or "")), _text(answer.get("response"))))
+        found += _answered(answer)
     for kind in ("inline_data", "file_data"):
         if isinstance(data := _field(part, kind), dict):
             found.append(_media(data))
-    for kind in ("executable_code", "code_execution_result"):
+    for kind, of in (("executable_code", "code"), ("tool_call", "args")):
+        if isinstance(call := _field(part, kind), dict):
+            own.add(id := _own(call, kind))
+            found.append(Call(id, _tool(call), encode({"code": call.get(of)} if of == "code" else call.get(of) or {})))
+    for kind, of in (("code_execution_result", "output"), ("tool_response", "response")):
         if isinstance(ran := _field(part, kind), dict):
-            found.append(Text(str(ran.get("code") or ran.get("output") or "")))
-    return found
+            own.add(id := _own(ran, kind))
+            output, failed = told(ran.get(of)), ran.get("outcome") not in (None, "OUTCOME_OK")
+            found += [Result(id, output.text, failed, _tool(ran)), *output.more]
+    more = {k: v for k, v in part.items() if v is not None and k not in _KNOWN and _snake(k) not in _KNOWN}
+    if more:
+        found += document(more, next(iter(more)))
+    thought = found[0].text if found and isinstance(found[0], Thought) else ""
+    return [*found, *sealed(*(part.get(name) for name in _SIGNED), beside=thought)]
+
+
+def _answered(answer: dict[str, Json]) -> list[Part]:
+    """A function's result, and the files that came with it."""
+    found = told(_response_of(answer.get("response")))
+    files = [_media(d) for p in objects(answer.get("parts")) if isinstance(d := _field(p, "inline_data"), dict)]
+    id = _id(answer, str(answer.get("name") or ""))
+    texts = [found.text, *(f.text for f in files if isinstance(f, Document))]
+    return [Result(id, "\n".join(filter(None, texts))), *found.more, *(f for f in files if isinstance(f, Media))]
+
+
+def _own(of: dict[str, Json], kind: str) -> str:
+    return of["id"] if isinstance(of.get("id"), str) else "code" if "code" in kind else _tool(of)
+
+
+def _tool(of: dict[str, Json]) -> str:
+    kind = _field(of, "tool_type") or of.get("name")
+    return kind.lower() if isinstance(kind, str) and kind else "code_execution"
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
 
 
 def _field(of: dict[str, Json], name: str) -> Json:
@@ -141,13 +184,15 @@ def _id(of: dict[str, Json], name: str) -> str:
     return of["id"] if isinstance(of.get("id"), str) else f"function:{name}"
 
 
-def _text(response: Json) -> str:
+def _response_of(response: Json) -> Json:
     if isinstance(response, dict) and response.keys() == {"result"} and isinstance(response["result"], str):
-        return str(response["result"])
-    return encode(response)
+        return response["result"]
+    return response
 
 
-def _media(data: dict[str, Json]) -> Media:
+def _media(data: dict[str, Json]) -> Media | Document:
+    if isinstance(file := attached(data), Document):
+        return file
     mime, link = _field(data, "mime_type"), _field(data, "file_uri")
     kind = str(mime or "file").partition("/")[0]
     if isinstance(inside := data.get("data"), str):
@@ -183,6 +228,6 @@ def _part(part: Part) -> Json:
                 mime, _, data = url.removeprefix("data:").partition(";base64,")
                 return {"inline_data": {"mime_type": mime, "data": data.replace("+", "-").replace("/", "_")}}
             return {"file_data": {"mime_type": f"{kind}/*", "file_uri": url}}
-        case Media(kind):
-            return {"text": f"[{kind}]"}
+        case Media() | Document():
+            return {"text": shown(part)}
     return None

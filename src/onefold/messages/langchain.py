@@ -8,11 +8,29 @@ from onefold.errors import InvalidMessage
 from onefold.messages.calls import tool_name
 from onefold.messages.exact import decode_or_text, encode
 from onefold.messages.openai_chat import together
-from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects, strings
+from onefold.messages.provided import passed_on, sealed, settled, told
+from onefold.messages.said import (
+    ANSWERS,
+    Call,
+    Document,
+    Media,
+    Part,
+    Result,
+    Said,
+    Sealed,
+    Text,
+    Thought,
+    objects,
+    shown,
+    strings,
+)
 from onefold.model import Json
 
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
-_CALLS = frozenset({"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta"})
+_CALLS = frozenset(
+    {"tool_use", "tool_call", "tool_call_chunk", "function_call", "custom_tool_call", "input_json_delta"}
+    | {"invalid_tool_call", "server_tool_call_chunk"}
+)
 """Blocks that say what stands in `tool_calls` as well."""
 
 
@@ -28,14 +46,15 @@ def parse(body: Json) -> Said:
         raise InvalidMessage("a LangChain message is an object with a type and its fields as data (message_to_dict)")
     role = _role(body.get("type"), data)
     content = data.get("content")
-    spoken: list[Part] = [Text(content)] if isinstance(content, str) else _parts(content)
+    own: set[str] = set()
+    spoken: list[Part] = [Text(content)] if isinstance(content, str) else _parts(content, own)
     if role == "tool":
         if not isinstance(answered := data.get("tool_call_id"), str):
             raise InvalidMessage("a LangChain message of type 'tool' needs the tool_call_id it answers")
         return Said("tool", (_result(answered, spoken, failed=data.get("status") == "error"), *_media(spoken)))
     if role == "function":
         return Said("function", (_result(f"function:{data.get('name')}", spoken), *_media(spoken)))
-    return Said(role, (*spoken, *_calls(data)))
+    return Said(role, (*_beside(data, own), *settled(spoken, own), *_calls(data)))
 
 
 def write(said: Sequence[Said]) -> list[Json]:
@@ -75,37 +94,47 @@ def _role(kind: Json, data: dict[str, Json]) -> str:
     return _ROLES[name]
 
 
-def _parts(content: Json) -> list[Part]:
+def _parts(content: Json, own: set[str]) -> list[Part]:
     found: list[Part] = []
     for block in content if isinstance(content, list) else ():
         if isinstance(block, str):
             found.append(Text(block))
         elif isinstance(block, dict):
-            found += _part(block)
+            found += _part(block, own)
     return found
 
 
-def _part(block: dict[str, Json]) -> list[Part]:
+def _part(block: dict[str, Json], own: set[str]) -> list[Part]:
     match block.get("type"):
-        case "text" | "text-plain" | "refusal":
-            return [Text(t) for t in strings(block.get("text"), block.get("refusal"))]
-        case "thinking" | "reasoning" | "redacted_thinking":
-            return [Thought(t) for t in strings(block.get("thinking"), block.get("reasoning"))]
-        case "image_url":
-            link = block.get("image_url")
-            url = link.get("url") if isinstance(link, dict) else link
-            return [Media("image", url if isinstance(url, str) else None)]
-        case "image":
-            return [Media("image", _url(block))]
+        case "text-plain":  # a file of text
+            named = next(strings(block.get("title"), block.get("file_id")), "")
+            return [Document(t, named) for t in strings(block.get("text")) if t]
+        case "executable_code":
+            own.add("code")
+            return [Call("code", "code_execution", encode({"code": block.get("executable_code")}))]
+        case "code_execution_result":
+            own.add("code")
+            return [
+                Result("code", told(block.get("code_execution_result")).text, block.get("outcome") not in (None, 1))
+            ]
         case str(kind) if kind not in _CALLS:
-            return [Media(kind)]
+            return passed_on(block, own)
     return []
 
 
-def _url(block: dict[str, Json]) -> str | None:
-    if isinstance(data := block.get("base64"), str):
-        return f"data:{block.get('mime_type') or 'image/png'};base64,{data}"
-    return block["url"] if isinstance(block.get("url"), str) else None
+def _beside(data: dict[str, Json], own: set[str]) -> list[Part]:
+    """What an older version keeps beside the content: reasoning, and what the provider ran."""
+    beside = data.get("additional_kwargs")
+    if not isinstance(beside, dict):
+        return []
+    text = next(strings(beside.get("reasoning_content")), "")
+    found: list[Part] = [Thought(text)] if text else []
+    if isinstance(reasoning := beside.get("reasoning"), dict):
+        found += passed_on({"type": "reasoning", **reasoning}, own)
+    for block in objects(beside.get("tool_outputs")):
+        found += passed_on(block, own)
+    signatures = beside.get("__gemini_function_call_thought_signatures__")
+    return [*settled(found, own), *sealed(signatures)]
 
 
 def _calls(data: dict[str, Json]) -> list[Call]:
@@ -121,11 +150,11 @@ def _called(call: dict[str, Json]) -> Call:
 
 
 def _result(id: str, spoken: list[Part], failed: bool = False) -> Result:
-    return Result(id, "\n".join(p.text for p in spoken if isinstance(p, Text)), failed)
+    return Result(id, "\n".join(shown(p) for p in spoken if isinstance(p, Text | Document)), failed)
 
 
 def _media(parts: list[Part]) -> list[Part]:
-    return [p for p in parts if isinstance(p, Media)]
+    return [p for p in parts if isinstance(p, Media | Sealed)]
 
 
 def _message(kind: str, data: dict[str, Json]) -> Json:
@@ -144,14 +173,13 @@ def _call(call: Call) -> Json:
 
 
 def _content(said: Said) -> Json:
-    if not any(isinstance(p, Media) for p in said.parts):
-        return said.spoken
+    parts = [p for p in said.parts if isinstance(p, Text | Media | Document)]
+    if not any(isinstance(p, Media) for p in parts):
+        return "\n".join(map(shown, parts))
     blocks: list[Json] = []
-    for part in said.parts:
-        if isinstance(part, Text):
-            blocks.append({"type": "text", "text": part.text})
-        elif isinstance(part, Media) and part.kind == "image" and part.url is not None:
+    for part in parts:
+        if isinstance(part, Media) and part.kind == "image" and part.url is not None and said.role not in ANSWERS:
             blocks.append({"type": "image_url", "image_url": {"url": part.url}})
-        elif isinstance(part, Media):
-            blocks.append({"type": "text", "text": f"[{part.kind}]"})
+        else:
+            blocks.append({"type": "text", "text": shown(part)})
     return blocks

@@ -7,18 +7,23 @@ from collections.abc import Callable, Iterable, Sequence
 from onefold.errors import InvalidMessage
 from onefold.messages.calls import tool_name
 from onefold.messages.exact import encode
+from onefold.messages.provided import cited, document, ran, sealed, thought
 from onefold.messages.said import (
     ANSWERS,
     Call,
+    Document,
     Media,
     Part,
     Result,
     Said,
+    Sealed,
     Text,
+    Thought,
     estimate,
     objects,
     plain_header,
     plain_words,
+    shown,
     strings,
 )
 from onefold.model import Header, Json
@@ -27,6 +32,12 @@ _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "functio
 SPEAKERS = _ROLES - {"tool", "function"}
 _SAYS = frozenset({"content", "tool_calls", "function_call", "tool_call_id", "refusal", "audio"})
 """What a chat message has one of at least, beside its role."""
+_BESIDE = frozenset(
+    {"reasoning_content", "reasoning", "reasoning_details", "executed_tools", "annotations", "images"}
+) | {
+    *("refusal", "audio"),
+}
+"""What answers have beside their content, with one provider or another."""
 
 
 def parse(body: Json) -> Said:
@@ -46,6 +57,9 @@ def parse(body: Json) -> Said:
         return Said("tool", (Result(answered, _plain(spoken)), *_media(spoken), *_calls(body)))
     if role == "function":
         return Said("function", (Result(f"function:{body.get('name')}", _plain(spoken)), *_media(spoken)))
+    if role == "assistant" and not _BESIDE.isdisjoint(body):
+        made = (*_thought(body), *_ran(body), *spoken, *_more(body), *cited(_links(body)))
+        return Said(role, (*made, *_calls(body)))
     return Said(role, (*spoken, *_calls(body)))
 
 
@@ -73,10 +87,10 @@ def write(said: Sequence[Said]) -> list[Json]:
         results = [p for p in one.parts if isinstance(p, Result)]
         written += [{"role": "tool", "tool_call_id": r.id, "content": r.text} for r in results]
         calls = [p for p in one.parts if isinstance(p, Call)]
-        content = _content(one)
+        role = one.role if one.role in ("system", "developer") else "assistant" if one.role in ANSWERS else "user"
+        content = _content(one, role)
         if not calls and not content:
             continue
-        role = one.role if one.role in ("system", "developer") else "assistant" if one.role in ANSWERS else "user"
         message: dict[str, Json] = {"role": role, "content": content or None}
         if calls:
             message["tool_calls"] = [_call(c) for c in calls]
@@ -121,13 +135,38 @@ def _parts(content: Json) -> list[Part]:
         match part.get("type"):
             case "text" | "refusal":
                 found += [Text(t) for t in strings(part.get("text"), part.get("refusal"))]
-            case "image_url":
-                link = part.get("image_url")
-                url = link.get("url") if isinstance(link, dict) else link
-                found.append(Media("image", url if isinstance(url, str) else None))
+            case "thinking" | "reasoning":
+                found += thought(part)
             case str(kind):
-                found.append(Media(kind))
+                found += document(part, kind)
     return found
+
+
+def _thought(body: dict[str, Json]) -> list[Part]:
+    """Reasoning, as those write it who speak chat and have some."""
+    text = next(strings(body.get("reasoning_content"), body.get("reasoning")), "")
+    details = [d.get(name) for d in objects(body.get("reasoning_details")) for name in ("data", "signature")]
+    return [*([Thought(text)] if text else ()), *sealed(*details, beside=text)]
+
+
+def _ran(body: dict[str, Json]) -> list[Part]:
+    """What the provider ran by itself before it answered."""
+    tools = objects(body.get("executed_tools"))
+    named = [
+        tool | {"id": f"executed:{n}", "name": tool.get("name") or tool.get("type")} for n, tool in enumerate(tools)
+    ]
+    return [part for tool in named for part in ran(tool, "tool")]
+
+
+def _more(body: dict[str, Json]) -> list[Part]:
+    """What an answer says beside its content."""
+    audio = body.get("audio")
+    heard = audio.get("transcript") if isinstance(audio, dict) else None
+    return [*(Text(t) for t in strings(body.get("refusal"), heard)), *_parts(body.get("images"))]
+
+
+def _links(body: dict[str, Json]) -> Json:
+    return [a["url_citation"] for a in objects(body.get("annotations")) if isinstance(a.get("url_citation"), dict)]
 
 
 def _calls(body: dict[str, Json]) -> list[Part]:
@@ -154,24 +193,22 @@ def _call(call: Call) -> Json:
     return {"id": call.id, "type": "function", "function": {"name": tool_name(call.name), "arguments": call.arguments}}
 
 
-def _content(said: Said) -> Json:
-    media = [p for p in said.parts if isinstance(p, Media)]
-    if not media:
-        return said.spoken
+def _content(said: Said, role: str) -> Json:
+    told = [p for p in said.parts if isinstance(p, Text | Media | Document)]
+    if not any(isinstance(p, Media) for p in told):
+        return "\n".join(map(shown, told))
     parts: list[Json] = []
-    for part in said.parts:
-        if isinstance(part, Text):
-            parts.append({"type": "text", "text": part.text})
-        elif isinstance(part, Media) and part.kind == "image" and part.url is not None:
+    for part in told:
+        if isinstance(part, Media) and part.kind == "image" and part.url is not None and role != "assistant":
             parts.append({"type": "image_url", "image_url": {"url": part.url}})
-        elif isinstance(part, Media):
-            parts.append({"type": "text", "text": f"[{part.kind}]"})
+        else:
+            parts.append({"type": "text", "text": shown(part)})
     return parts
 
 
 def _media(parts: list[Part]) -> list[Part]:
-    return [p for p in parts if isinstance(p, Media)]
+    return [p for p in parts if isinstance(p, Media | Sealed)]
 
 
 def _plain(parts: list[Part]) -> str:
-    return "\n".join(p.text for p in parts if isinstance(p, Text))
+    return "\n".join(shown(p) for p in parts if isinstance(p, Text | Document))

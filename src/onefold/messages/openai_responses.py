@@ -7,8 +7,21 @@ from collections.abc import Sequence
 
 from onefold.errors import InvalidMessage
 from onefold.messages.calls import tool_name
-from onefold.messages.exact import encode
-from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects, plain_words, strings
+from onefold.messages.provided import attached, cited, document, given, ran, read, thought, told
+from onefold.messages.said import (
+    ANSWERS,
+    Call,
+    Document,
+    Media,
+    Part,
+    Result,
+    Said,
+    Text,
+    objects,
+    plain_words,
+    shown,
+    strings,
+)
 from onefold.model import Json
 
 _ROLES = frozenset({"system", "developer", "user", "assistant"})
@@ -16,6 +29,10 @@ _CALLS = frozenset({"function_call", "custom_tool_call", "computer_call", "local
 """Calls that wait for a result. Those that the provider runs itself are over when they are seen."""
 _RESULTS = {"tool_search_call": "tool_search_output"}
 """What a result is called, where that is not the call's name with `_output`."""
+_APPROVAL, _APPROVED = "mcp_approval_request", "mcp_approval_response"
+"""A call that waits for a word of its user, and that word."""
+_OUTPUTS = ("output", "result", "tools")
+_OF_MESSAGES = ("summary_text", "reasoning_text", "computer_screenshot")
 
 
 _ITEM = re.compile(r"(\w+_)?(call|output)|reasoning|compaction(_\w+)?|mcp_\w+|item_reference|\w+_update|\w+_tools")
@@ -27,7 +44,7 @@ def recognises(body: dict[str, Json]) -> bool:
     kind = body.get("type")
     if "role" in body and "content" in body:
         blocks = objects(body["content"])
-        marked = [b for b in blocks if str(b.get("type")).startswith(("input_", "output_")) and b["type"] not in b]
+        marked = any(_marked(b) for b in blocks)
         spoken = kind == "message" and all(b.get("type") == "refusal" for b in blocks) and "stop_reason" not in body
         return isinstance(body["role"], str) and body["role"] in _ROLES and bool(marked or spoken)
     if not isinstance(kind, str) or isinstance(body.get("data"), dict):
@@ -36,6 +53,13 @@ def recognises(body: dict[str, Json]) -> bool:
         return isinstance(_answered(body, kind) if kind.endswith("_output") else body.get("call_id"), str)
     named = isinstance(body.get("call_id"), str) or "encrypted_content" in body
     return named or _ITEM.fullmatch(kind) is not None
+
+
+def _marked(block: dict[str, Json]) -> bool:
+    kind = block.get("type")
+    if not isinstance(kind, str) or kind in block:
+        return False
+    return kind.startswith(("input_", "output_")) or kind in _OF_MESSAGES
 
 
 def takes(body: Json) -> bool:
@@ -55,21 +79,20 @@ def parse(body: Json) -> Said:
         content = body.get("content")
         return Said(role, (Text(content),) if isinstance(content, str) else _parts(content))
     if kind == "reasoning":
-        texts = [t for part in objects(body.get("summary")) for t in strings(part.get("text"))]
-        return Said("reasoning", (Thought("\n".join(texts)),))
-    if kind.endswith("_output"):
-        answered = _answered(body, kind)
-        if isinstance(answered, str):
-            return Said("tool", _result(answered, body.get("output")))
-        if kind.removesuffix("_output") in _CALLS:
-            raise InvalidMessage(f"a {kind} item needs the call_id it answers")
-    elif isinstance(body.get("call_id"), str):
-        given = body.get("arguments") or body.get("input") or body.get("action")
-        arguments = given if isinstance(given, str) else encode(given or {})
-        return Said("call", (Call(body["call_id"], str(body.get("name") or kind), arguments),))
+        return Said("reasoning", tuple(thought(body)))
+    answered = _answered(body, kind)
+    if isinstance(answered, str):
+        return Said("tool", _result(answered, body))
+    if kind.endswith("_output") and kind.removesuffix("_output") in _CALLS:
+        raise InvalidMessage(f"a {kind} item needs the call_id it answers")
+    if isinstance(made := _made(body, kind), str):
+        return Said("call", (Call(made, str(body.get("name") or kind), given(body)),))
     if kind in _CALLS:
         raise InvalidMessage(f"a {kind} item needs a string call_id, which its output names")
-    return Said("assistant", (Text(f"[{kind}]"),))
+    if kind.endswith("_call"):
+        return Said("assistant", tuple(ran(body, kind)))
+    role = body.get("role")
+    return Said(role if isinstance(role, str) and role in _ROLES else "assistant", tuple(document(body, kind)))
 
 
 def write(said: Sequence[Said]) -> list[Json]:
@@ -107,44 +130,81 @@ def join(items: list[Json]) -> list[Json]:
 
 
 def _answering(item: Json) -> bool:
-    return item.get("role", "assistant") == "assistant" and not str(item.get("type")).endswith("_output")
+    return item.get("role", "assistant") == "assistant" and not str(item.get("type")).endswith(("_output", _APPROVED))
 
 
 def renamed(item: Json, calls: dict[str, str], results: dict[str, str]) -> Json:
-    of = results if str(item.get("type")).endswith("_output") else calls
-    name = "call_id" if isinstance(item.get("call_id"), str) else "id"
-    return item | {name: of.get(item[name], item[name])}
+    kind = str(item.get("type"))
+    of = results if isinstance(_answered(item, kind), str) else calls
+    fields = ("approval_request_id",) if kind == _APPROVED else ("call_id", "id")
+    name = next((n for n in fields if isinstance(item.get(n), str)), None)
+    return item if name is None else item | {name: of.get(item[name], item[name])}
 
 
 def _answered(item: dict[str, Json], kind: str) -> Json:
+    """The id of the call that an item answers."""
+    if kind == _APPROVED:
+        return item.get("approval_request_id")
+    if not kind.endswith("_output"):
+        return None
     return item.get("call_id") or (item.get("id") if kind == "local_shell_call_output" else None)
+
+
+def _made(item: dict[str, Json], kind: str) -> Json:
+    """The id of the call that an item makes, if somebody else is to answer it."""
+    return item.get("id") if kind == _APPROVAL else None if kind.endswith("_output") else item.get("call_id")
 
 
 def results(call: Json, given: Sequence[Result]) -> list[Json]:
     """Results of an item's own call, as items of the kind that belongs to it."""
     kind = str(call.get("type", "function_call")) if isinstance(call, dict) else "function_call"
-    return [{"type": _RESULTS.get(kind, f"{kind}_output"), "call_id": r.id, "output": r.text} for r in given]
+    return [_own(kind, r) for r in given]
 
 
-def _result(id: str, output: Json) -> tuple[Part, ...]:
-    if not isinstance(output, list):
-        return (Result(id, output if isinstance(output, str) else encode(output)),)
-    parts = _parts(output)
-    text = "\n".join(p.text for p in parts if isinstance(p, Text))
-    return Result(id, text), *(p for p in parts if isinstance(p, Media))
+def _own(kind: str, result: Result) -> Json:
+    made: dict[str, Json] = {"type": _RESULTS.get(kind, f"{kind}_output"), "call_id": result.id, "output": result.text}
+    match kind:
+        case "mcp_approval_request":
+            return {
+                "type": _APPROVED,
+                "approval_request_id": result.id,
+                "approve": not result.failed,
+                "reason": result.text,
+            }
+        case "shell_call":
+            ended = {"type": "exit", "exit_code": int(result.failed)}
+            return made | {"output": [{"stdout": result.text, "stderr": "", "outcome": ended}]}
+        case "apply_patch_call":
+            return made | {"status": "failed" if result.failed else "completed"}
+        case "tool_search_call":
+            return {"type": _RESULTS[kind], "call_id": result.id, "tools": [], "execution": "client"}
+        case "local_shell_call":
+            return {"type": "local_shell_call_output", "id": result.id, "output": result.text}
+        case "program":
+            return {"type": "program_output", "call_id": result.id, "result": result.text, "status": "incomplete"}
+    return made
+
+
+def _result(id: str, item: dict[str, Json]) -> tuple[Part, ...]:
+    if item.get("type") == _APPROVED:
+        approved = item.get("approve") is True
+        word = "approved" if approved else "not approved"
+        return (Result(id, ": ".join([word, *filter(None, strings(item.get("reason")))]), not approved),)
+    output = next((item[n] for n in _OUTPUTS if item.get(n) is not None), None)
+    blocks = isinstance(output, list) or (isinstance(output, dict) and attached(output) is not None)
+    found = read(output) if blocks else told(output)
+    return Result(id, found.text, item.get("status") == "failed"), *found.more
 
 
 def _parts(content: Json) -> tuple[Part, ...]:
     found: list[Part] = []
     for part in objects(content):
         match part.get("type"):
-            case "input_text" | "output_text" | "refusal" | "text":
+            case "input_text" | "output_text" | "refusal" | "text" | "summary_text" | "reasoning_text":
                 found += [Text(t) for t in strings(part.get("text"), part.get("refusal"))]
-            case "input_image":
-                url = part.get("image_url")
-                found.append(Media("image", url if isinstance(url, str) else None))
+                found += cited(part["annotations"]) if part.get("annotations") else ()
             case str(kind):
-                found.append(Media(kind.removeprefix("input_")))
+                found += document(part, kind.removeprefix("input_"))
     return tuple(found)
 
 
@@ -152,8 +212,8 @@ def _content(part: Part, role: str) -> Json:
     match part:
         case Text(text):
             return {"type": "output_text" if role == "assistant" else "input_text", "text": text} if text else None
-        case Media("image", str(url)):
+        case Media("image", str(url)) if role != "assistant":
             return {"type": "input_image", "image_url": url}
-        case Media(kind):
-            return {"type": "input_text", "text": f"[{kind}]"}
+        case Media() | Document():
+            return {"type": "output_text" if role == "assistant" else "input_text", "text": shown(part)}
     return None

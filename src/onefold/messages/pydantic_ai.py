@@ -7,10 +7,29 @@ from collections.abc import Sequence
 from onefold.errors import InvalidMessage
 from onefold.messages.calls import tool_name
 from onefold.messages.exact import encode
-from onefold.messages.said import ANSWERS, Call, Media, Part, Result, Said, Text, Thought, objects, strings
+from onefold.messages.provided import attached, document, read, sealed, settled
+from onefold.messages.said import (
+    ANSWERS,
+    Call,
+    Document,
+    Media,
+    Part,
+    Result,
+    Said,
+    Text,
+    Thought,
+    objects,
+    shown,
+    strings,
+)
 from onefold.model import Json
 
 _SYSTEM = "system-prompt"
+_ANEW = (_SYSTEM, "instruction", "instruction-baseline")
+"""What each run gives anew."""
+_ASKS = ("user-prompt", "speech", "retry-prompt", "retry-feedback", "compaction")
+"""What is sent as a user's words."""
+_PIECES = ("binary", "uploaded-file", "text-content", "structured-content")
 
 
 def recognises(body: dict[str, Json]) -> bool:
@@ -25,12 +44,13 @@ def parse(body: Json) -> Said:
         raise InvalidMessage(f"a message of Pydantic AI is of the kind 'request' or 'response', not {kind!r}")
     parts = objects(body.get("parts"))
     if kind == "response":
-        return Said("assistant", tuple(p for part in parts for p in _answered(part)))
-    said = [part for part in parts if part.get("part_kind") != _SYSTEM]
+        own: set[str] = set()
+        return Said("assistant", tuple(settled((p for part in parts for p in _answered(part, own)), own)))
+    said = [part for part in parts if part.get("part_kind") not in _ANEW]
     told = tuple(p for part in said or parts for p in _asked(part))
-    if any(isinstance(p, Text | Media) for p in told):
-        return Said("user" if said else "system", told)
-    return Said("tool" if told else "user", told)
+    if any(map(_returns, said)) and not any(map(_speaks, said)):
+        return Said("tool", told)
+    return Said("user" if said or not told else "system", told)
 
 
 def write(said: Sequence[Said]) -> list[Json]:
@@ -57,35 +77,106 @@ def results(call: Json, given: Sequence[Result]) -> list[Json]:
     return [{"kind": "request", "parts": [_returned(r, names.get(r.id, "")) for r in given]}]
 
 
+def _returns(part: dict[str, Json]) -> bool:
+    return part.get("part_kind") in ("tool-return", "retry-prompt") and bool(part.get("tool_name"))
+
+
+def _speaks(part: dict[str, Json]) -> bool:
+    return part.get("part_kind") in _ASKS and not _returns(part)
+
+
 def _asked(part: dict[str, Json]) -> list[Part]:
+    content = part.get("content")
     match part.get("part_kind"):
         case "tool-return" | "retry-prompt" if part.get("tool_name"):
             if not isinstance(answered := part.get("tool_call_id"), str):
                 raise InvalidMessage(f"a {part['part_kind']} part needs the tool_call_id it answers")
             failed = part["part_kind"] == "retry-prompt" or part.get("outcome") not in (None, "success")
-            return [Result(answered, _text(part.get("content")), failed), *_media(part.get("content"))]
-        case "user-prompt" | "system-prompt" | "retry-prompt" | "retry-feedback":
-            content = part.get("content")
-            return [Text(_text(content)), *_media(content)]
+            text, files = _returned_text(content)
+            return [Result(answered, text, failed), *files]
+        case "user-prompt":
+            return _prompt(content)
+        case "system-prompt" | "instruction" | "instruction-baseline":
+            return [Text(_text(content))]
+        case "retry-prompt" | "retry-feedback":  # the framework's word, which nobody said
+            return [Document(text)] if (text := _text(content)) else []
+        case "speech":
+            return _spoken(part)
+        case str(kind):
+            return document({k: v for k, v in part.items() if k not in _APART}, kind)
     return []
 
 
-def _answered(part: dict[str, Json]) -> list[Part]:
+_APART = ("timestamp", "provider_name", "id", "tool_call_id")
+"""What says nothing of what a part says."""
+
+
+def _prompt(content: Json) -> list[Part]:
+    if not isinstance(content, list):
+        return [Text(content)] if isinstance(content, str) else [Text(_text(content)), *_files([content])]
+    found: list[Part] = []
+    for one in content:
+        if isinstance(one, str):
+            found.append(Text(one))
+        elif isinstance(one, dict) and _kind(one) == "text-content":
+            found += [Text(t) for t in strings(one.get("content"))]
+        elif isinstance(one, dict) and one.get("kind") != "cache-point":
+            found += _files([one]) or document(one, str(one.get("kind") or "content"))
+    return found
+
+
+def _spoken(part: dict[str, Json]) -> list[Part]:
+    return [*(Text(t) for t in strings(part.get("transcript"))), *_files([part.get("audio")])]
+
+
+def _answered(part: dict[str, Json], own: set[str]) -> list[Part]:
+    """What a part of a response says. Ids of calls that the provider ran are added to its `own`."""
+    content = part.get("content")
     match part.get("part_kind"):
         case "text":
-            return [Text(t) for t in strings(part.get("content"))]
+            return [Text(t) for t in strings(content)]
         case "thinking":
-            return [Thought(t) for t in strings(part.get("content"))]
+            text = content if isinstance(content, str) else ""
+            return [Thought(text), *sealed(part.get("signature"), _details(part), beside=text)]
         case "tool-call":
             if not isinstance(id := part.get("tool_call_id"), str):
                 raise InvalidMessage("a tool-call part needs a string tool_call_id, which its result names")
-            given = part.get("args") or {}
-            return [Call(id, str(part.get("tool_name") or ""), given if isinstance(given, str) else encode(given))]
-        case "file" | "speech":
-            return [Media(str(part["part_kind"]))]
+            return [_call(part, id)]
+        case "file":
+            return _files([content])
+        case "speech":
+            return _spoken(part)
+        case str(kind) if kind.endswith(("-call", "-return")):
+            id = next(strings(part.get("tool_call_id")), str(part.get("tool_name") or kind))
+            own.add(id)
+            if kind.endswith("-call"):
+                return [_call(part, id)]
+            found, name = read(content), str(part.get("tool_name") or kind)
+            return [Result(id, found.text, part.get("outcome") not in (None, "success"), name), *found.more]
+        case "compaction":
+            summed: list[Part] = [Document(t, "compaction") for t in strings(content) if t]
+            return [*summed, *sealed(_details(part))]
         case str(kind):
-            return [Text(f"[{part.get('tool_name') or kind}]")]
+            return document({k: v for k, v in part.items() if k not in _APART}, kind)
     return []
+
+
+def _details(part: dict[str, Json]) -> Json:
+    """What a provider gave beside a part, to get it back."""
+    details = part.get("provider_details")
+    return [v for v in details.values() if isinstance(v, str | list | dict)] if isinstance(details, dict) else None
+
+
+def _call(part: dict[str, Json], id: str) -> Call:
+    given = part.get("args") or {}
+    return Call(id, str(part.get("tool_name") or ""), given if isinstance(given, str) else encode(given))
+
+
+def _returned_text(content: Json) -> tuple[str, list[Part]]:
+    """What a tool gave, with the texts of its files."""
+    files = _files(content if isinstance(content, list) else [content])
+    texts = [_text(content), *(f.text for f in files if isinstance(f, Document))]
+    return "\n".join(filter(None, texts)), [f for f in files if not isinstance(f, Document)]
 
 
 def _text(content: Json) -> str:
@@ -97,21 +188,23 @@ def _text(content: Json) -> str:
     return "" if content is None or _kind(content) else encode(content)
 
 
-def _media(content: Json) -> list[Part]:
+def _files(contents: list[Json]) -> list[Part]:
+    """Pictures, sounds and files among pieces of the framework's own; files of text are read."""
     found: list[Part] = []
-    for one in content if isinstance(content, list) else [content]:
+    for one in contents:
         kind = _kind(one)
         if kind.endswith("-url"):
             found.append(Media(kind.removesuffix("-url"), str(one["url"])))
         elif kind in ("binary", "uploaded-file"):
-            found.append(Media(str(one.get("media_type") or "file").partition("/")[0]))
+            file = attached(one)
+            found.append(file or Media(str(one.get("media_type") or "file").partition("/")[0]))
     return found
 
 
 def _kind(content: Json) -> str:
     """What a piece of a prompt is, if it is one of the framework's and no data of a tool's own."""
     kind = content.get("kind") if isinstance(content, dict) else None
-    known = isinstance(kind, str) and (kind in ("binary", "uploaded-file", "text-content") or "url" in content)
+    known = isinstance(kind, str) and (kind in _PIECES or "url" in content)
     return str(kind) if known else ""
 
 
@@ -132,8 +225,8 @@ def _content(part: Part) -> Json:
             return text or None
         case Media("image", str(url)):
             return {"kind": "image-url", "url": url}
-        case Media(kind):
-            return f"[{kind}]"
+        case Media() | Document():
+            return shown(part)
     return None
 
 
@@ -143,6 +236,6 @@ def _answer(part: Part) -> list[Json]:
             return [{"part_kind": "text", "content": text}] if text else []
         case Call(id, name, arguments):
             return [{"part_kind": "tool-call", "tool_name": tool_name(name), "args": arguments, "tool_call_id": id}]
-        case Media(kind):
-            return [{"part_kind": "text", "content": f"[{kind}]"}]
+        case Media() | Document():
+            return [{"part_kind": "text", "content": shown(part)}]
     return []

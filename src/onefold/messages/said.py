@@ -58,6 +58,21 @@ class Media:
 
 
 @dataclass(frozen=True, slots=True)
+class Document:
+    """A text that came along: a file, a page, what a provider says of itself. It is read, and it is nobody's words."""
+
+    text: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What only its provider can read, such as encrypted reasoning. It counts by its size."""
+
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """What is known of a call before it is over. A result that says nothing itself is what was shown last."""
 
@@ -67,7 +82,7 @@ class Progress:
     """What it was called with, where that was not known when it began."""
 
 
-Part: TypeAlias = Text | Thought | Call | Result | Media | Progress
+Part: TypeAlias = Text | Thought | Call | Result | Media | Document | Sealed | Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +95,7 @@ class Said:
     @property
     def text(self) -> str:
         """What a person would read in it."""
-        return "\n".join(t for p in self.parts if not isinstance(p, Media) and (t := _read(p)))
+        return "\n".join(t for p in self.parts if (t := _read(p)))
 
     @property
     def spoken(self) -> str:
@@ -90,10 +105,12 @@ class Said:
     def header(self) -> Header:
         tokens = _PER_MESSAGE + estimate(self.text)
         tokens += _PER_MEDIA * sum(1 for p in self.parts if isinstance(p, Media))
-        closes = tuple(p.id for p in self.parts if isinstance(p, Result))
-        opens = tuple(p.id for p in self.parts if isinstance(p, Call) and p.id not in closes)
-        own = {p.id for p in self.parts if isinstance(p, Call)}
-        return Header(self.role, tokens, opens, tuple(c for c in closes if c not in own))
+        tokens += sum(p.tokens for p in self.parts if isinstance(p, Sealed))
+        called = [p.id for p in self.parts if isinstance(p, Call)]
+        answered = [p.id for p in self.parts if isinstance(p, Result)]
+        over, own = {*answered}, {*called}
+        opens, closes = (id for id in called if id not in over), (id for id in answered if id not in own)
+        return Header(self.role, tokens, tuple(opens), tuple(closes))
 
 
 def in_turn(said: Iterable[Said]) -> list[Said]:
@@ -132,11 +149,17 @@ def in_turn(said: Iterable[Said]) -> list[Said]:
         if not waiting and not goes_on:
             end()
         sources.append(one.source)
+        brought = False  # by a result of this message
         for part in one.parts:
             if isinstance(part, Result):
                 given.append(part)
                 waiting.discard(part.id)
+                brought = True
                 continue
+            if brought and isinstance(part, Media | Sealed):
+                given.append(part)
+                continue
+            brought = False
             if given and not waiting:
                 end()
                 sources.append(None)  # a part of it
@@ -220,8 +243,24 @@ def _over(said: list[Said]) -> list[Said]:
     ]
 
 
-def _read(part: Text | Thought | Call | Result | Progress) -> str:
+def shown(part: Part) -> str:
+    """How a text, or what came along with one, is told in a format that has nothing else for it."""
     match part:
+        case Text(text):
+            return text
+        case Document(text, name):
+            return f"[{name}]\n{text}" if name and text else text or f"[{name}]"
+        case Media(kind):
+            return f"[{kind}]"
+    return ""
+
+
+def _read(part: Part) -> str:
+    match part:
+        case Media() | Sealed():
+            return ""
+        case Document():
+            return shown(part)
         case Call(_, name, arguments):
             return f"{name} {arguments}".strip()
         case Progress(_, text, arguments):
