@@ -61,7 +61,8 @@ def quoted(context: Context) -> str:
 
 
 def body_of(session: Session, segment: int) -> dict[str, Json]:
-    return next(iter(session.read(segment, segment + 1))).body
+    (record,) = session.read(segment, segment + 1)
+    return dict(record.body)
 
 
 def number_of(session: Session, text: str) -> int:

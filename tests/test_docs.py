@@ -23,7 +23,7 @@ from onefold.journal import history, marks, turns
 from onefold.journal.process import Whereabouts
 from onefold.messages import draft
 from onefold.messages.codecs import FORMATS
-from onefold.model import Claim, Fact, HolderId, Record, Spent, Summary, TurnClaim
+from onefold.model import Claim, HolderId, Label, Quote, Quotes, Record, Spent, Summary, TurnClaim
 from tests import postgres_server
 from tests.pages import FENCE, TRIED, Block, blocks_of, name_of, prose_of, run_page
 
@@ -339,8 +339,10 @@ def _compactions(store: onefold.Store, session: onefold.Session, clock: list[flo
         "Ana asked why the build fails.", by="small-model", spent=Spent(1, 312, 9, 0.0005),
         instead_of=("large-model: unavailable",),
     )  # fmt: skip
-    facts = (Fact("identifier", "build command", "The build command is make all.", 2),)
-    journal.commit(claim, summary, 3, kept=(2,), facts=facts, follow_up=follow_up)
+    quotes = Quotes(
+        (Quote(2, "/content", 0, 24, 0.0),), room=16, covers=10, labels=(Label(2, "/content", 0, 24, "goal", "build"),)
+    )
+    journal.commit(claim, summary, 3, kept=(2,), quotes=quotes, follow_up=follow_up)
     session.take()
     journal.request(session.id)
     session.cancel()
