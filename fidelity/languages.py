@@ -89,8 +89,9 @@ def ends(language: str, seed: int) -> Talk:
 
 
 def small_talk(language: str, seed: int, turns: int) -> list[Json]:
-    """Nothing but small talk, questions, and work that leads nowhere."""
-    plan = _plan(language, seed)
+    """Nothing but small talk without a number in it, questions, and work that leads nowhere."""
+    told = phrases(language)
+    plan = _Plan(Random(seed), {**told, "small_talk": [form for form in told["small_talk"] if "#" not in form]})
     return [message for _ in range(turns) for message in _idle(plan)]
 
 

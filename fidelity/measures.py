@@ -28,6 +28,8 @@ WAYS = (QUOTES, VERBATIM, NEWEST, SUMMARY)
 """What carries facts: quotes; users' messages whole, the newest first, in the same room; the newest messages, with the
 quotes' room added to theirs; nothing but the summary."""
 NO_MODEL, HONEST, EAGER = "no model", "honest model", "model that labels all"
+HELD_TO = (NO_MODEL, HONEST)
+"""With these no trap may be labelled. What the third one calls a rule, code cannot always tell from one."""
 MODELS: dict[str, Callable[[Talk], onefold.Summarizer]] = {
     NO_MODEL: lambda _: Forgetful(), HONEST: Honest, EAGER: lambda _: Eager(),
 }  # fmt: skip
@@ -211,7 +213,8 @@ def lasting(group: str, n: int) -> Found:
         languages.small_talk(group if group in LANGUAGES else "en", 1_000 + extra, 8)
         for extra in range(MANY_ROUNDS - talks.ROUNDS)
     ]
-    with onefold.open("memory:", summarizer=Forgetful(), policy=_policy(room, QUOTES)) as store:
+    policy = replace(_policy(room, QUOTES), tail_tokens=room // 20, shrink=0.0)  # so that each round cuts something
+    with onefold.open("memory:", summarizer=Forgetful(), policy=policy) as store:
         session = store.session("talk")
         for stretch in talk.stretches:
             _round(session, stretch)
@@ -227,7 +230,9 @@ def trapped(language: str, share: float | None, model: str) -> Found:
     """What becomes of every trap of a language, in a context of that share, or in one that people's words fit into."""
     talk = languages.traps(language, 0)
     room = int(size(talk) * (share or 1.0))
-    context, numbers = _fitted(talk, room, _policy(room, QUOTES), model)
+    policy = _policy(room, QUOTES)
+    policy = policy if share is not None else replace(policy, tail_tokens=room // 20)
+    context, numbers = _fitted(talk, room, policy, model)
     view = seen(context)
     name = ALL_FITS if share is None else f"{100 * share:.0f} %"
     return Found(traps=[

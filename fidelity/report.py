@@ -13,6 +13,7 @@ from fidelity.languages import LANGUAGES, phrases
 from fidelity.measures import (
     AIM,
     ALL_FITS,
+    HELD_TO,
     MANY_ROUNDS,
     MODELS,
     NEWEST,
@@ -118,9 +119,8 @@ def _held_too_little(found: Found) -> Iterator[str]:
         for language in LANGUAGES[1:]:
             if (row := total(found, language, share)).rate < english - APART:
                 yield f"{_name(language)} at {_percent(share)}: {row}, and English has {_percent(english, 1)}"
-    for one in found.lasting:
-        if one.lost:
-            yield f"{one.name}: {len(one.lost)} facts less after {MANY_ROUNDS} rounds than after five"
+    if lost := sum(len(one.lost) for one in found.lasting):
+        yield f"facts that quotes held after five rounds, and not after {MANY_ROUNDS}: {lost}"
 
 
 def _said_wrongly(found: Found) -> Iterator[str]:
@@ -131,7 +131,8 @@ def _said_wrongly(found: Found) -> Iterator[str]:
         yield f"orders from tool output that are quoted: {slipped}"
     for model in MODELS:
         for what in ("torn", "labelled"):
-            if count := sum(getattr(one, what) for one in found.traps if one.model == model):
+            count = sum(getattr(one, what) for one in found.traps if one.model == model)
+            if count and (what == "torn" or model in HELD_TO):
                 yield f"traps {what}, {model}: {count}"
     if wrong := [one for one in found.ends if one.room == ALL_FITS and one.how != ORDERED]:
         yield f"taken back, with room for all: {len(wrong)} not shown in order"
