@@ -85,8 +85,8 @@ def _turn(store: onefold.Store, name: str, counted: Counted, *, asks: bool) -> N
 
 def worker(address: str, seconds: str, what: str) -> Json:
     """What `onefold worker` does, with a summarizer that waits as for a model; or `bare`: with a quick one and without
-    a ledger, so that what is left is the store."""
-    model, policy = (QUICK_MODEL, onefold.Policy(ledger_tokens=0)) if what == "bare" else (MODEL, onefold.Policy())
+    quotes, so that what is left is the store."""
+    model, policy = (QUICK_MODEL, onefold.Policy(quote_tokens=0)) if what == "bare" else (MODEL, onefold.Policy())
     stop, pause = threading.Event(), threading.Event()
 
     def summarizer(material: onefold.Material) -> str:

@@ -29,7 +29,7 @@ processes is the machine's end, and not the store's. Trust the ratios, and what 
   400 bytes of JSON. A context has about 150 messages.
 - A worker is what `onefold worker` runs, {concurrency} compactions at a time, with the policy that it has by default.
   Its summarizer waits {model:.0f} ms, which stands for a model, and answers the same every time. *Compactions, bare*
-  are those with a wait of {quick:.0f} ms and without a ledger: finding what is worth carrying takes a worker more time
+  are those with a wait of {quick:.0f} ms and without quotes: choosing them takes a worker more time
   than all the rest, and the server none. Enough compactions wait all the time.
 - The two sides of a ratio in the first table are measured in turn, and the median of the rounds counts. The sessions
   were looked at before, so that the server has them in memory, unless it says otherwise.

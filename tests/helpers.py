@@ -238,9 +238,9 @@ def run_child() -> None:
 
 def quick(**changes: Json) -> Policy:
     """A policy for small conversations: no waits after a failure, a lease that nobody has to wait out for long, and no
-    ledger, which has tests of its own."""
+    quotes, which have tests of their own."""
     numbers: dict[str, Json] = {
-        "ledger_tokens": 0,
+        "quote_tokens": 0,
         "tail_tokens": 60,
         "backoff": (0.0,),
         "lease": 20.0,

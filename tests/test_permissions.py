@@ -172,7 +172,7 @@ def test_the_copy_of_a_migration_is_its_owner_s_even_if_the_store_is_not(
 
     onefold.open(path).close()
 
-    assert mode(folder / "older.db.before-6") == 0o600
+    assert mode(folder / "older.db.before-7") == 0o600
     assert mode(path) == 0o644  # not changed silently
     assert "chmod 600" in caplog.text
 
@@ -274,7 +274,7 @@ def test_a_store_that_others_can_reach_is_warned_of_once_and_left_as_it_is(
 def test_the_remedy_names_old_copies_too_and_can_be_pasted(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = folder / "my [agent]; touch x.db"
     onefold.open(path).close()
-    old = path.with_name(f"{path.name}.before-6")
+    old = path.with_name(f"{path.name}.before-7")
     old.touch()
     for wide in (path, old):
         wide.chmod(0o644)

@@ -272,7 +272,7 @@ def test_a_store_of_the_first_schema_is_migrated_with_all_that_is_in_it(tmp_path
 
     assert rows(path, tuple(journal)) == journal
     assert {"leases", "turn_leases", "tombstones"} <= rows(path).keys()
-    kept = path.with_name("older.db.before-6")
+    kept = path.with_name("older.db.before-7")
     assert rows(kept, tuple(journal)) == journal
     assert "leases" not in rows(kept)
 

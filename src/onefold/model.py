@@ -81,6 +81,12 @@ def random_id() -> str:
         return bits[:20]
 
 
+PROGRAM = "program"
+"""The role of a message that a program speaks in a user's place: a reminder, a file of instructions, a follow-up. It
+asks like a user's, but it is nobody's word."""
+ASKING = frozenset({"user", PROGRAM})
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """What the engine needs to know of a message without reading it."""
@@ -339,14 +345,62 @@ class Note:
     at: float
 
 
+class Quote(NamedTuple):
+    """A stretch of a message that a segment quotes: never its text, only where it stands."""
+
+    number: int
+    """Of the record, as the segment sees it: a fork's may be its parent's."""
+    pointer: str
+    """Into the stored body, such as `/content/2/text`; empty for a message that is too long to be quoted."""
+    start: int
+    end: int
+    """Code points of the string that stands there; of one that is too long, how many there are."""
+    score: float
+    """By which it was taken, and gives way; 0 of a message that is quoted whole."""
+
+
+class Label(NamedTuple):
+    """What a model that wrote a summary called some words that it quoted. It raises their rank, and nothing else."""
+
+    number: int
+    pointer: str
+    start: int
+    end: int
+    kind: str
+    subject: str
+
+
+class Gap(NamedTuple):
+    """Messages of people between two that are quoted, which are not."""
+
+    first: int
+    last: int
+    many: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quotes:
+    """What a segment quotes of the messages before its cut, by reference."""
+
+    stretches: tuple[Quote, ...] = ()
+    marks: tuple[float, float] = (0.0, 0.0)
+    """The scores of the best sentences that did not fit, of people and of agents: what is not above them is not taken
+    later either. The first is 0 as long as people's messages are quoted whole."""
+    gaps: tuple[Gap, ...] = ()
+    labels: tuple[Label, ...] = ()
+    covers: int = 0
+    """The size in tokens of all the messages in view before the cut, which quotes are a part of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One line of the ledger: said in the conversation, and carried word for word from segment to segment."""
+    """Words that were said, and what a model called them. Segments of older versions carried such lines by themselves,
+    found by rules."""
 
     kind: str
-    """What sort of thing it is; `compaction/ledger.py` names them and says which gives way first."""
+    """What sort of thing it is: a rule, a limit, a decision, …"""
     key: str
-    """What it is about: a later fact of the same kind and key takes its place."""
+    """What it is about."""
     text: str
     source: int = 0
     """The message it was said in; 0 if that is not known."""
@@ -473,9 +527,7 @@ class Summary:
     by: str | None = None
     """The model or the method."""
     facts: tuple[Fact, ...] = ()
-    """What the summarizer found worth carrying word for word. What it did not quote is left out of the ledger."""
-    settled: tuple[tuple[str, str], ...] = ()
-    """Kind and key of ledger lines that no longer matter: a goal that was reached, work that is done."""
+    """What the summarizer calls a rule, a limit and so on, in words that were said: labels of what is quoted."""
     spent: Spent = Spent()
     instead_of: tuple[str, ...] = ()
     """Who was asked before and failed, and why, if this is a fallback's."""

@@ -101,18 +101,27 @@ class Session:
         key: str | None = None,
         format: str | None = None,
         actor: str | None = None,
+        program: bool = False,
     ) -> Appended:
         """Adds one message or a list of them, all or none. They are on disk when this returns.
 
         The same `key` again returns the same numbers and writes nothing; with other content it is `KeyConflict`. If
         they were undone or erased since, `hidden` says so: they are in no context, and a key does not bring them back.
+
+        `program` says that what stands in a user's place is no person's word: a reminder, a file of instructions. After
+        a compaction people's words are quoted, and a program's are not.
         """
         if key is not None:
             check_name("key", key)
-        if type(messages) is dict and format is actor is None and (plain := plain_draft(messages, self._ids)):
+        if (
+            type(messages) is dict
+            and format is actor is None
+            and not program
+            and (plain := plain_draft(messages, self._ids))
+        ):
             drafts = [plain]
         else:
-            drafts = self._drafts(messages, format, actor)
+            drafts = self._drafts(messages, format, actor, program=program)
         done = self._journal.append(self.id, drafts, key=key)
         if done.numbers[0] == self._seen + 1:  # as most are
             self._seen = done.numbers[-1]
@@ -248,14 +257,13 @@ class Session:
         return self._standing().notes
 
     def facts(self) -> tuple[Fact, ...]:
-        """The ledger: what was found worth carrying word for word from before the cut, and holds now.
-
-        A note of the same kind and key takes a fact's place, and one with an empty text takes it away.
-        """
+        """Of what is quoted from before the cut, what the model that wrote the summary called a rule, a limit and so
+        on, in the words that were said."""
 
         def look(tx: Transaction) -> tuple[Fact, ...]:
             state = view.known(tx, self.id)
-            return boundary(tx, self.id, state.head, state.last + 1).facts
+            begins = boundary(tx, self.id, state.head, state.last + 1)
+            return (*begins.facts, *begins.quoting.facts)
 
         return self._journal.backend.read(look)
 
@@ -351,7 +359,7 @@ class Session:
             instructions=instructions,
             wait=wait,
             agent=self._agent,
-            follow_up=None if follow_up is None else self._draft(follow_up, None, None),
+            follow_up=None if follow_up is None else self._draft(follow_up, None, None, program=True),
         )
 
     def _queue(self, message: Json, format: str | None, key: str | None) -> Appended:
@@ -423,19 +431,23 @@ class Session:
             wrote.append((numbers[0], numbers[-1]))
             del wrote[:-_REMEMBERED]
 
-    def _drafts(self, messages: Json | Sequence[Json], format: str | None, actor: str | None) -> list[Draft]:
+    def _drafts(
+        self, messages: Json | Sequence[Json], format: str | None, actor: str | None, *, program: bool = False
+    ) -> list[Draft]:
         given = list(messages) if isinstance(messages, list | tuple) else [messages]
         if not given:
             raise InvalidMessage(f"session {self.id!r}: there is nothing to append; give a message or a list of them")
         if actor is not None:
             check_name("actor", actor)
-        return [self._draft(m, format, actor) for m in given]
+        return [self._draft(m, format, actor, program=program) for m in given]
 
-    def _draft(self, message: Json, format: str | None, actor: str | None) -> Draft:
+    def _draft(
+        self, message: Json, format: str | None, actor: str | None, *, program: bool = False
+    ) -> Draft:  # fmt: skip
         try:
             if type(message) is not dict and isinstance(message, Mapping):
                 message = dict(message)
-            made = draft(message, self._ids, format=format, actor=actor)
+            made = draft(message, self._ids, format=format, actor=actor, program=program)
         except InvalidMessage as error:
             raise InvalidMessage(f"session {self.id!r}: {error}") from None
         if len(made.data) * 4 > MESSAGE_LIMIT and (size := len(made.data.encode())) > MESSAGE_LIMIT:

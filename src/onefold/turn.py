@@ -27,7 +27,9 @@ log = logging.getLogger("onefold")
 class Drafts(Protocol):
     """Makes a message ready for the journal."""
 
-    def __call__(self, messages: Json | Sequence[Json], format: str | None, actor: str | None) -> list[Draft]: ...
+    def __call__(
+        self, messages: Json | Sequence[Json], format: str | None, actor: str | None, *, program: bool = False
+    ) -> list[Draft]: ...
 
 
 class Over:
@@ -144,11 +146,12 @@ class Turn:
         key: str | None = None,
         format: str | None = None,
         actor: str | None = None,
+        program: bool = False,
     ) -> Appended:
         """Adds messages to the turn, all or none; `TurnLost`, and nothing written, once it is over."""
         if key is not None:
             check_name("key", key)
-        drafts = self._drafts(messages, format, actor)
+        drafts = self._drafts(messages, format, actor, program=program)
         with self._noticing():
             done = self._journal.append(self.claim.session, drafts, key=key, turn=self.claim)
         self._wrote(done.numbers)

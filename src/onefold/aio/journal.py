@@ -18,11 +18,11 @@ from onefold.model import (
     Claim,
     Compaction,
     Draft,
-    Fact,
     Held,
     Holder,
     HolderId,
     Keeper,
+    Quotes,
     Record,
     Requested,
     Segment,
@@ -119,12 +119,14 @@ class Journal:
         cut: int | None = None,
         *,
         kept: Sequence[int] = (),
-        facts: Sequence[Fact] = (),
+        quotes: Quotes | None = None,
         follow_up: Draft | None = None,
         alias: str | None = None,
     ) -> Segment:
         return await in_thread(
-            partial(self._journal.commit, claim, summary, cut, kept=kept, facts=facts, follow_up=follow_up, alias=alias)
+            partial(
+                self._journal.commit, claim, summary, cut, kept=kept, quotes=quotes, follow_up=follow_up, alias=alias
+            )
         )
 
     async def fail(

@@ -74,8 +74,11 @@ class Session:
         key: str | None = None,
         format: str | None = None,
         actor: str | None = None,
+        program: bool = False,
     ) -> Appended:
-        return await in_thread(partial(self._session.append, messages, key=key, format=format, actor=actor))
+        return await in_thread(
+            partial(self._session.append, messages, key=key, format=format, actor=actor, program=program)
+        )
 
     def read(self, start: int = 1, stop: int | None = None) -> AsyncIterator[Record]:
         return Pages(partial(self._session.read, start, stop))

@@ -44,8 +44,11 @@ class Turn:
         key: str | None = None,
         format: str | None = None,
         actor: str | None = None,
+        program: bool = False,
     ) -> Appended:
-        return await in_thread(partial(self._turn.append, messages, key=key, format=format, actor=actor))
+        return await in_thread(
+            partial(self._turn.append, messages, key=key, format=format, actor=actor, program=program)
+        )
 
     async def take(self, *, key: str | None = None) -> Record | None:
         return await in_thread(partial(self._turn.take, key=key))

@@ -13,7 +13,7 @@ from onefold.cli.sessions import fork_kind
 from onefold.cli.words import numbered, said, turn_words
 from onefold.compaction.context import Context
 from onefold.journal import view
-from onefold.messages.frame import EARLIER, noted, stated
+from onefold.messages.frame import EARLIER, FACTS, QUOTES, noted
 from onefold.model import Record, Segment
 from onefold.session import Session
 from onefold.store import Store
@@ -70,7 +70,9 @@ class Page:
                 self._fold()
             elif number == 0 and context.notes and body == {"role": "user", "content": noted(context.notes)}:
                 self._notes()
-            elif number == 0 and context.facts and body == {"role": "user", "content": stated(context.facts)}:
+            elif number == 0 and context.quotes and str(body.get("content", "")).startswith(QUOTES):
+                self._quotes()
+            elif number == 0 and str(body.get("content", "")).startswith(FACTS):
                 self._facts()
             elif number == 0 and body == {"role": "user", "content": EARLIER}:
                 self._message("", "user", 0, "(made up: a line before what the model said first)")
@@ -122,6 +124,16 @@ class Page:
         self._enter("facts: carried from before the cut, word for word")
         for fact in self._context.facts:
             print_fact(fact)
+
+    def _quotes(self) -> None:
+        self._enter("quoted: said before the cut, word for word")
+        shown = self._context.quotes if self._full else self._context.quotes[-12:]
+        if len(shown) < len(self._context.quotes):
+            more = count(len(self._context.quotes) - len(shown), "earlier quotation")
+            say(f"  … {more}; --full shows them", style="dim")
+        for one in shown:
+            kinds = f" ({', '.join(one.kinds)})" if one.kinds else ""
+            self._message(f"#{one.number}", one.who, 0, one.text or f"({one.size:,} characters)", safe(kinds).strip())
 
     def _fold(self) -> None:
         holds = self._segment(self._begins.summary or self._begins.number)

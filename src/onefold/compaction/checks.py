@@ -13,7 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 from onefold.messages.codecs import estimate
-from onefold.model import Fact, Summary
+from onefold.model import Summary
 
 _ERROR = re.compile(
     r"""^\W*(
@@ -85,13 +85,12 @@ def complaint(
     previous: str | None,
     replaces: int,
     shrink: float,
-    facts: Sequence[Fact] = (),
     said: Iterable[str] | None = None,
     limit: int | None = None,
 ) -> Refusal | None:
     """Why this summary is refused; None if it is fine.
 
-    `replaces` is the size of what it stands for, `facts` is the ledger in force, `said` are the texts of the messages
+    `replaces` is the size of what it stands for, `said` are the texts of the messages
     that it stands for, `limit` is how long it was asked to be at most. The words are for people, and for the next
     attempt: `prompt.asked` goes by how they begin.
     """
@@ -104,7 +103,6 @@ def complaint(
         or _no_summary(text)
         or _echo(summary, text, told or ())
         or _same(text, previous, told)
-        or _given_up(summary, facts)
         or _too_large(text, replaces, shrink)
     )
 
@@ -209,18 +207,6 @@ def _is_news(new: Counter[str], old: Counter[str], said: Sequence[str] | None) -
         return True
     telling = set(added) - _FILLER
     return any(not telling.isdisjoint(_words(text)) for text in said)
-
-
-def _given_up(summary: Summary, facts: Sequence[Fact]) -> Refusal | None:
-    if not summary.settled:
-        return None
-    from onefold.compaction.ledger import lost  # which knows many patterns that are not needed to open a store
-
-    missing = lost(facts, summary.settled)
-    if not missing:
-        return None
-    named = ", ".join(f"{f.kind} {f.key!r}" for f in missing[:3]) + (", …" if len(missing) > 3 else "")
-    return Refusal("ledger", f"the summary gives up what only somebody's word ends: {named}")
 
 
 def _too_large(text: str, replaces: int, shrink: float) -> Refusal | None:

@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 from onefold.errors import OnefoldError
 from onefold.journal import view
+from onefold.journal.quotes import NOTHING, Quoting
 from onefold.journal.seam import Transaction
 from onefold.journal.view import Standing
 from onefold.messages import codec, convert
 from onefold.messages.codecs import OPENAI_CHAT, PLAIN, estimate, no_results
 from onefold.messages.frame import EARLIER, framed, noted, stated
 from onefold.messages.groups import LEADING, group
+from onefold.messages.quotation import Quotation
 from onefold.messages.said import AGENT, ANSWERS, Text, Thought
 from onefold.model import MESSAGE, Fact, Json, Note, Record, Segment
 
@@ -30,7 +32,7 @@ class Context:
     segment: int
     numbers: tuple[int, ...]
     """The record each message comes from; the summary's is the segment's. 0 stands for what no record holds as it is:
-    the notes together, the facts together, a result that is not there, since no provider takes a call without one, and
+    the notes together, the quotes together, a result that is not there, since no provider takes a call without one, and
     a line of a user's before words of the model that would stand first."""
     formats: tuple[str, ...]
     summary: str | None
@@ -44,7 +46,10 @@ class Context:
     notes: tuple[Note, ...] = ()
     """What somebody noted, which stands in every context."""
     facts: tuple[Fact, ...] = ()
-    """What was found worth carrying word for word from before the cut, and holds now."""
+    """Of what is quoted, what the model that wrote the summary called a rule, a limit and so on; in segments of older
+    versions, what was carried word for word, and holds now."""
+    quotes: tuple[Quotation, ...] = ()
+    """What people said before the cut, word for word, as far as there is room for it."""
 
     def to(self, format: str) -> list[Json]:
         """The same messages in another provider's format."""
@@ -61,8 +66,10 @@ class Boundary:
     pinned: tuple[Record, ...]
     standing: Standing
     facts: tuple[Fact, ...] = ()
-    carried: tuple[Fact, ...] = ()
-    """The facts of the segment, whether or not they hold now."""
+    """Those of a segment that an older version made, as far as they hold now."""
+    quoting: Quoting = NOTHING
+    filled: bool = True
+    """Whether it was made with quotes in mind: older versions carried facts instead, and imports carry nothing."""
 
 
 def boundary(tx: Transaction, session: str, number: int, stop: int) -> Boundary:
@@ -73,7 +80,6 @@ def boundary(tx: Transaction, session: str, number: int, stop: int) -> Boundary:
         raise OnefoldError(f"session {session!r} has no segment {number}; its newest are {known or 'none'}")
     told = view.told(tx, session, segment)
     kept = (view.record(tx, session, n) for n in segment.kept)
-    carried = view.facts(told)
     standing = view.standing(tx, session, stop, segment.hidden)
     return Boundary(
         segment,
@@ -81,13 +87,14 @@ def boundary(tx: Transaction, session: str, number: int, stop: int) -> Boundary:
         tuple(r for r in kept if r is not None and r.kind == MESSAGE),
         tuple(r for r in view.pinned_messages(tx, session, standing, segment.cut) if r.number not in segment.kept),
         standing,
-        view.holding(carried, standing, segment.hidden),
-        carried,
+        view.holding(view.facts(told), standing, segment.hidden),
+        view.quoting(tx, session, told, segment.kept),
+        told is None or "quotes" in told,
     )
 
 
 def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None = None) -> Context:
-    """System prompt, pins, notes, facts, summary, messages kept by name, then everything from the cut on, by groups.
+    """System prompt, pins, notes, quotes, summary, messages kept by name, then everything from the cut on, by groups.
 
     `live` is the turn that is open: calls that another one left without a result will get none.
     """
@@ -105,6 +112,8 @@ def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None
     parts += [] if order else kept  # an old request never stands last
     if notes:
         parts.append(_text(0, noted(notes)))
+    if begins.quoting.text:
+        parts.append(_text(0, begins.quoting.text))
     if begins.facts:
         parts.append(_text(0, stated(begins.facts)))
     if summary is not None:
@@ -123,7 +132,8 @@ def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None
         last=last,
         pinned=tuple(r.number for r in begins.pinned),
         notes=notes,
-        facts=begins.facts,
+        facts=(*begins.facts, *begins.quoting.facts),
+        quotes=begins.quoting.shown,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from onefold.compaction.policy import Policy
 from onefold.messages.groups import LEADING, Numbered, legal_cuts
+from onefold.model import ASKING
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def plan(
         leading = _leading(messages)
     tail = min(policy.tail_tokens, int(total * policy.tail_share))
     legal = [c for c in legal_cuts(messages, turns.over) if c > messages[0][0]]
-    last = max((n for n, h in (*kept, *messages) if h.role == "user"), default=None)
+    last = max((n for n, h in (*kept, *messages) if h.role in ASKING), default=None)
     asked = sorted({n for n in (turns.opening, last) if n is not None})
     enough = max(1, int(total * policy.shrink * 2))  # room for a summary as large as what is saved
 

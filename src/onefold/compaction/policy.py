@@ -51,8 +51,10 @@ class Policy:
     """The longest life of one attempt, however often it says so."""
     wait: float = 60.0
     """How long `compact(wait=True)` and `turn(wait=True)` wait."""
-    ledger_tokens: int = 2_000
-    """How long the ledger may be: the facts that are carried word for word beside the summary."""
+    quote_tokens: int = 16_000
+    """How much is quoted word for word beside the summary, at most; 0 for nothing."""
+    quote_share: float = 0.125
+    """The same as a share of the model's window."""
     enabled: bool = True
     """False: nothing is compacted by this program, whoever asks and however full the context is."""
     turn_lease: float = 30.0
@@ -63,7 +65,8 @@ class Policy:
             limit=self.limit, tail_tokens=self.tail_tokens, tail_share=self.tail_share,
             tail_messages=self.tail_messages, shrink=self.shrink, summary_tokens=self.summary_tokens,
             attempts=self.attempts, longest_wait=self.longest_wait, lease=self.lease, renew=self.renew, life=self.life,
-            wait=self.wait, ledger_tokens=self.ledger_tokens, turn_lease=self.turn_lease,
+            wait=self.wait, quote_tokens=self.quote_tokens,
+            quote_share=self.quote_share, turn_lease=self.turn_lease,
             **{f"backoff[{at}]": wait for at, wait in enumerate(self.backoff)},
         )  # fmt: skip
         if max(self.life, self.turn_lease, self.wait, self.longest_wait, *self.backoff) > LONGEST:
@@ -74,12 +77,12 @@ class Policy:
             raise ValueError("a policy needs 0 < renew < lease <= life, in seconds")
         if self.turn_lease <= 0:
             raise ValueError("turn_lease is a number of seconds above 0")
-        if self.ledger_tokens < 0:
-            raise ValueError("ledger_tokens is at least 0, which means no ledger")
+        if self.quote_tokens < 0:
+            raise ValueError("quote_tokens is at least 0, which means that nothing is quoted")
         if self.attempts < 1 or self.limit < 1 or self.tail_messages < 1 or self.summary_tokens < 1:
             raise ValueError("attempts, limit, tail_messages and summary_tokens are at least 1")
-        if not 0 <= self.shrink < 1 or not 0 <= self.tail_share < 1:
-            raise ValueError("shrink and tail_share are shares: from 0 up to, but not including, 1")
+        if not all(0 <= share < 1 for share in (self.shrink, self.tail_share, self.quote_share)):
+            raise ValueError("shrink, tail_share and quote_share are shares: from 0 up to, but not including, 1")
 
         if wrong := [name for name, of in self.models.items() if type(of) is not Limits]:
             raise ValueError(f"models maps names to Limits, and for {wrong[0]!r} it has something else")

@@ -13,12 +13,13 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from onefold.compaction.checks import complaint
 from onefold.compaction.plan import NoCut, Plan
 from onefold.compaction.policy import Policy
+from onefold.compaction.quotes import Chosen
+from onefold.compaction.quoting import quoted_of
 from onefold.compaction.summarizers import Material, Summarizer, always_says_the_same, budget, call
 from onefold.compaction.work import Outlook, Work, gather, look_ahead
 from onefold.errors import CommitRefused, CompactionDisabled, OnefoldError, StoreError, SummarizerFailed
@@ -32,7 +33,6 @@ from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages import digest
 from onefold.messages.codecs import estimate
-from onefold.messages.groups import LEADING
 from onefold.model import (
     FULL,
     MANUAL,
@@ -40,7 +40,6 @@ from onefold.model import (
     Compaction,
     CompactResult,
     Draft,
-    Fact,
     Held,
     HolderId,
     Record,
@@ -54,7 +53,6 @@ log = logging.getLogger("onefold.compaction")
 leases = logging.getLogger("onefold.leases")
 
 _PAUSE = 0.001
-_WORK = 0.002
 _LOOK = 1.0
 _GLANCE = 0.25  # an attempt may end without a word in the store: it is looked at that often
 
@@ -177,19 +175,16 @@ class Attempt:
             instructions=current.instructions,
             max_tokens=budget(removed, policy.summary_tokens),
             attempt=claim.attempt,
-            facts=work.facts,
+            facts=(*work.facts, *work.quoting.facts),
             refused=current.cause if claim.attempt > 1 else None,  # what was handed back was not refused
             stopped=self._stopped,
         )
         self._asked = True
         made = call(self._summarizer, material)
-        # A ledger that grew by all that a cut saves would leave no room for a summary.
-        most = min(policy.ledger_tokens, max(view.fact_tokens(work.facts), removed // 4))
-        told = [r for r in cut_away if not (r.number in planned.kept and _leads(r))]
-        facts = self._ledger(work, told, made, most) if most else ()
+        quoted = self._quoted(work, planned, made, removed) if policy.quote_tokens else None
         # The whole context has to shrink by that share, and only this part of it can.
         share = min(1.0, policy.shrink * work.tokens / max(1, removed))
-        room = removed - view.fact_tokens(facts)
+        room = removed - (quoted.tokens if quoted is not None else 0)
         # A summarizer that says the same again is refused, unless an agent would be stuck by that.
         stuck = not FULL.isdisjoint((self._trigger, current.trigger))
         wrong = complaint(
@@ -197,7 +192,6 @@ class Attempt:
             previous=None if stuck else work.previous,
             replaces=room,
             shrink=share,
-            facts=work.facts,
             said=[material.text(r) for r in cut_away],
             limit=material.max_tokens,
         )
@@ -207,26 +201,17 @@ class Attempt:
             return
         with self._ending:
             if not self._over.is_set():
+                what = None if quoted is None else quoted.quotes
                 self._journal.commit(
-                    claim, made, planned.cut, kept=planned.kept, facts=facts, follow_up=self._follow_up
+                    claim, made, planned.cut, kept=planned.kept, quotes=what, follow_up=self._follow_up
                 )
 
-    def _ledger(self, work: Work, said: Sequence[Record], made: Summary, room: int) -> tuple[Fact, ...]:
-        """What the next segment carries word for word, of what was `said` and is cut away now."""
-        from onefold.compaction.apart import extracted_apart
-        from onefold.compaction.ledger import carried, quoted
-
-        def pause() -> bool:
-            return self._over.wait(_PAUSE)
-
-        last = said[-1].number if said else 0
-        groups = [said, [r for r in work.messages if r.number > last]]
-        found = extracted_apart(groups, pause=pause, stopped=self._stopped)
-        if found is None and self._stopped():
-            return ()
-        stated, later = found or _found_here(groups, pause)
-        return carried(
-            work.carried, [*stated, *quoted(made.facts, said)], later=later, settled=made.settled, room=room
+    def _quoted(self, work: Work, planned: Plan, made: Summary, removed: int) -> Chosen:
+        """What the next segment quotes word for word."""
+        window = self._journal.state(self.claim.session).window or self._policy.of().window
+        return quoted_of(
+            work, planned, made.facts, policy=self._policy, window=window, removed=removed,
+            pause=lambda: self._over.wait(_PAUSE),
         )  # fmt: skip
 
     def _skip(self, why: str) -> None:
@@ -471,7 +456,7 @@ def _made_of(summarizer: Summarizer, planned: Plan, instructions: str | None, po
     """What a summary of this segment would be made of, where the same gives the same; None where it may not."""
     if not always_says_the_same(summarizer):
         return None
-    asked_for = [policy.summary_tokens, policy.ledger_tokens, policy.shrink, instructions]
+    asked_for = [policy.summary_tokens, policy.quote_tokens, policy.shrink, instructions]
     return digest("", getattr(summarizer, "__qualname__", ""), None, [*asked_for, planned.cut, *planned.kept])
 
 
@@ -506,28 +491,10 @@ def _tokens(records: list[Record]) -> int:
     return sum(r.header.tokens for r in records if r.header is not None)
 
 
-def _gently(records: Iterable[Record], pause: Callable[[], object]) -> Iterator[Record]:
-    """Records to work on, with a pause now and then: other threads of this process are not kept waiting."""
-    since = time.monotonic()
-    for record in records:
-        yield record
-        if time.monotonic() - since > _WORK:
-            pause()
-            since = time.monotonic()
-
-
 def _told_tokens(work: Work) -> int:
-    return (0 if work.previous is None else estimate(work.previous)) + view.fact_tokens(work.facts)
-
-
-def _found_here(groups: Sequence[Sequence[Record]], pause: Callable[[], object]) -> list[list[Fact]]:
-    from onefold.compaction.extraction import extracted  # its many patterns are not needed to open a store
-
-    return [extracted(_gently(group, pause)) for group in groups]
-
-
-def _leads(record: Record) -> bool:
-    return record.header is not None and record.header.role in LEADING
+    return (
+        (0 if work.previous is None else estimate(work.previous)) + view.fact_tokens(work.facts) + work.quoting.tokens
+    )
 
 
 def _agent_of(session: str, tx: Transaction) -> tuple[bool, bool]:

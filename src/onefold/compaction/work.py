@@ -10,15 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from onefold.compaction.context import boundary
+from onefold.compaction.context import Boundary, boundary
 from onefold.compaction.plan import NoCut, Plan, Turns, plan
 from onefold.compaction.policy import Policy
 from onefold.journal import view
 from onefold.journal.contract import Journal
+from onefold.journal.quotes import Quoting
 from onefold.journal.seam import Heading, Transaction
 from onefold.journal.view import known
 from onefold.messages.groups import Numbered
-from onefold.model import Claim, Fact, Ranges, Record
+from onefold.model import ASKING, Claim, Fact, Ranges, Record, Segment
 
 _PAGE = 20
 
@@ -56,9 +57,16 @@ class Work:
 
     previous: str | None
     facts: tuple[Fact, ...]
-    """The ledger as it holds now."""
-    carried: tuple[Fact, ...]
-    """The same with what is hidden by a note or a later message, which may be taken back."""
+    """Those of a base that an older version made."""
+    quoting: Quoting
+    """What the base quotes."""
+    before: tuple[Record, ...]
+    """Messages from before the base's cut, in order: the last ones, by which the first of the others may be
+    understood; of a base that was made without quotes, all that may be quoted."""
+    filled: bool
+    """Whether the base was made with quotes in mind."""
+    covered: int
+    """The size of all messages in view before the base's cut."""
     kept: tuple[Record, ...]
     messages: tuple[Record, ...]
     tokens: int
@@ -85,13 +93,38 @@ def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda:
     return Work(
         previous=base.summary,
         facts=base.facts,
-        carried=base.carried,
+        quoting=base.quoting,
+        before=_before(journal, claim, base),
+        filled=base.filled,
+        covered=base.quoting.quotes.covers or journal.backend.read(partial(_size, claim.session, base.segment)),
         kept=base.kept,
         messages=tuple(messages),
         tokens=state.tokens,
         pinned=base.standing.pinned,
         turns=journal.backend.read(lambda tx: _turns(tx, claim.session, claim.turn, (*base.kept, *messages))),
     )
+
+
+def _before(journal: Journal, claim: Claim, base: Boundary) -> tuple[Record, ...]:
+    """What a base that knew no quotes may be quoted from, the newest messages first, as far as that is bounded."""
+    cut, hidden = base.segment.cut, base.segment.hidden
+    found: list[Record] = []
+    stop, room = cut, _FILL_BYTES
+    while stop > 1 and len(found) < _FILL_RECORDS and room > 0:
+        start = max(1, stop - (_FEW if base.filled else _FILL_PAGE))
+        page = journal.backend.read(partial(_messages, claim.session, start, stop, hidden))
+        found = [*page, *found]
+        room -= sum(4 * r.header.tokens for r in page if r.header is not None)
+        if base.filled:
+            break
+        stop = start
+    return tuple(found)
+
+
+_FEW = 8
+_FILL_PAGE = 200
+_FILL_RECORDS = 20_000
+_FILL_BYTES = 8 << 20
 
 
 def look_ahead(session: str, base: int, tx: Transaction) -> Outlook | None:
@@ -117,6 +150,10 @@ def _messages(session: str, start: int, stop: int, hidden: Ranges, tx: Transacti
     return view.messages(tx, session, start, stop, hidden)
 
 
+def _size(session: str, base: Segment, tx: Transaction) -> int:
+    return view.tokens(tx, session, 1, base.cut, base.hidden)
+
+
 def _turns(tx: Transaction, session: str, number: int, messages: Sequence[Said]) -> Turns:
     """What is over, where the turn that began at this record is open, or none is (0)."""
     started = tx.record(session, number) if number else None
@@ -138,7 +175,7 @@ def _opening(messages: Sequence[Said], live: str, began: int) -> int | None:
 
 
 def _asks(record: Said) -> bool:
-    return record.header is not None and record.header.role == "user"
+    return record.header is not None and record.header.role in ASKING
 
 
 def _numbered(records: Sequence[Said]) -> list[Numbered]:

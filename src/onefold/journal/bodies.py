@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 
+from onefold.journal.quotes import as_record
 from onefold.journal.seam import Transaction
 from onefold.messages import digest
-from onefold.model import ERASED, Compaction, Draft, Fact, Json, KeyUse, Spent, Summary
+from onefold.model import ERASED, Compaction, Draft, Json, KeyUse, Quotes, Spent, Summary
 
 NOTHING = Spent()
 
 
-def told(made: Summary, facts: Sequence[Fact]) -> dict[str, Json]:
+def told(made: Summary, quotes: Quotes | None) -> dict[str, Json]:
     """What a segment says of all that is before its cut."""
     said: dict[str, Json] = {"summary": made.text, "by": made.by}
-    if facts:
-        said["facts"] = [list(astuple(f)) for f in facts]
+    if quotes is not None:
+        said |= as_record(quotes)
     if made.instead_of:
         said["instead_of"] = list(made.instead_of)
     return said

@@ -63,7 +63,6 @@ from onefold.model import (
     Claim,
     Compaction,
     Draft,
-    Fact,
     Held,
     Holder,
     HolderId,
@@ -71,6 +70,7 @@ from onefold.model import (
     Json,
     Keeper,
     Lease,
+    Quotes,
     Record,
     Requested,
     Segment,
@@ -350,11 +350,11 @@ class Journal:
         cut: int | None = None,
         *,
         kept: Sequence[int] = (),
-        facts: Sequence[Fact] = (),
+        quotes: Quotes | None = None,
         follow_up: Draft | None = None,
         alias: str | None = None,
     ) -> Segment:
-        """Moves the boundary: summary, facts, cut, follow-up and state together, or nothing and the reason why.
+        """Moves the boundary: summary, quotes, cut, follow-up and state together, or nothing and the reason why.
 
         Without a cut, at all that was claimed. With `alias`, the session is known by one more id from then on: a
         program that keeps its own transcripts publishes a new one by it.
@@ -395,9 +395,11 @@ class Journal:
                 raise refused(
                     CommitRefused, claim, f"not all it keeps, {list(kept)}, are messages in view before its cut"
                 )
+            view.check_quotes(tx, claim, quotes, at, base.hidden)
             body = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2, **paid(made.spent)}
-            moved = boundary(base, state, source="compaction", cut=at, kept=list(kept))
-            moved |= {"compaction": current.id, **told(made, facts)}
+            moved = boundary(
+                base, state, source="compaction", cut=at, kept=list(kept), compaction=current.id, **told(made, quotes)
+            )
             moved["tokens_after"] = view.size(
                 tx, claim.session, cut=at, last=state.last, kept=kept, hidden=base.hidden, told=moved
             )

@@ -38,7 +38,7 @@ MOST_BYTES = 4 << 20
 _GOES_ON = (FORK, COMMITTED, INPUT_TAKEN)
 """Kinds that were written in one transaction with the record after them."""
 _TELLING = {
-    SEGMENT_OPENED: ("summary", "erased", "facts", "said"),
+    SEGMENT_OPENED: ("summary", "erased", "facts", "quotes", "gaps", "labels", "said"),
     **dict.fromkeys((FAILED, TURN_SETTLED, AGENT_ENDED), ("cause", "erased")),
 }
 """Records that stay what they are when what they tell is erased, and the fields that change."""

@@ -23,6 +23,7 @@ from onefold.journal.view import known
 from onefold.model import (
     AGENT_ENDED,
     AGENT_STARTED,
+    ASKING,
     COMMITTED,
     FORK,
     SEGMENT_OPENED,
@@ -357,7 +358,7 @@ def _opening(tx: Transaction, session: str, asked: int, hidden: Ranges) -> int:
     while stop > 1:
         page = view.records(tx, session, max(1, stop - _PAGE), stop, _PAGE)
         mine = [r for r in page if r.turn == said.turn and not view.is_hidden(hidden, r.number)]
-        first = min((r.number for r in mine if r.header is not None and r.header.role == "user"), default=first)
+        first = min((r.number for r in mine if r.header is not None and r.header.role in ASKING), default=first)
         if any(r.kind == TURN_STARTED for r in mine):
             break
         stop -= _PAGE

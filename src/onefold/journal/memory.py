@@ -12,6 +12,7 @@ from onefold.journal.rows import DictRows
 from onefold.journal.seam import Derived, Heading, Taken, Transaction
 from onefold.messages import decode
 from onefold.model import (
+    ASKING,
     MARKS,
     MESSAGE,
     Clock,
@@ -135,6 +136,9 @@ class MemoryTransaction:
     def messages(self, session: str, start: int, stop: int) -> list[Record]:
         return self._of_kind(session, start, stop, MESSAGE)
 
+    def some(self, session: str, numbers: Sequence[int]) -> list[Record]:
+        return [r for n in sorted({*numbers}) for r in self.messages(session, n, n + 1)]
+
     def marks(self, session: str, start: int, stop: int) -> list[Record]:
         return self._of_kind(session, start, stop, *MARKS)
 
@@ -152,7 +156,7 @@ class MemoryTransaction:
         return sum(h.header.tokens for h in self.headers(session, start, stop))
 
     def last_user(self, session: str, start: int, stop: int) -> int | None:
-        asked = (h.number for h in reversed(self.headers(session, start, stop)) if h.header.role == "user")
+        asked = (h.number for h in reversed(self.headers(session, start, stop)) if h.header.role in ASKING)
         return next(asked, None)
 
     def last_number(self, session: str) -> int:

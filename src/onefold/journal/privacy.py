@@ -335,8 +335,8 @@ def _telling(tx: Transaction, state: SessionState, some: Segment, gone: _Gone) -
 
 def _untold(body: dict[str, Json]) -> dict[str, Json]:
     """The body of a segment's record without what it tells."""
-    left = {"said": _GONE} if "said" in body else {}
-    return body | left | ({"summary": _GONE, "facts": []} if "summary" in body else {}) | {"erased": True}
+    told = {"said": _GONE, "summary": _GONE, "facts": [], "quotes": [], "gaps": [], "labels": []}
+    return body | {name: value for name, value in told.items() if name in body} | {"erased": True}
 
 
 def _rewrite(tx: Transaction, state: SessionState, record: Record, body: dict[str, Json]) -> None:

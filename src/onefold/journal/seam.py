@@ -89,6 +89,9 @@ class Transaction(Rows, Protocol):
     def record(self, session: str, number: int) -> Record | None: ...
     def records(self, session: str, start: int, stop: int, limit: int) -> list[Record]: ...
     def messages(self, session: str, start: int, stop: int) -> list[Record]: ...
+    def some(self, session: str, numbers: Sequence[int]) -> list[Record]:
+        """The messages among these records, in order and all at once. One that is not there is left out."""
+
     def headers(self, session: str, start: int, stop: int, *, tools_only: bool = False) -> list[Heading]:
         """Of the messages in a range, without their bodies; of those that make or answer calls alone, if asked."""
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from onefold.errors import SessionNotFound
+from onefold.errors import CommitRefused, SessionNotFound
+from onefold.journal import quotes
+from onefold.journal.quotes import Quoting
+from onefold.journal.refusals import refused
 from onefold.journal.seam import Heading, Transaction
 from onefold.messages.codecs import estimate
 from onefold.messages.frame import framed, noted, stated
@@ -36,9 +39,11 @@ from onefold.model import (
     SUPERSEDED,
     TURN_SETTLED,
     TURN_STARTED,
+    Claim,
     Fact,
     Json,
     Note,
+    Quotes,
     Ranges,
     Record,
     Segment,
@@ -200,6 +205,17 @@ def records(tx: Transaction, session: str, start: int, stop: int, limit: int) ->
 
 def messages(tx: Transaction, session: str, start: int, stop: int, hidden: Ranges = ()) -> list[Record]:
     return [r for owner, a, b in _seen(tx, session, start, stop, hidden) for r in tx.messages(owner, a, b)]
+
+
+def some(tx: Transaction, session: str, numbers: Sequence[int]) -> list[Record]:
+    """The messages among these records, all of a session's own, and all of each of its parents', at once."""
+    wanted = sorted({*numbers})
+    if not wanted:
+        return []
+    found: list[Record] = []
+    for owner, first, end in parts(tx, session, wanted[0], wanted[-1] + 1):
+        found += tx.some(owner, [n for n in wanted if first <= n < end])
+    return found
 
 
 def headers(
@@ -365,6 +381,21 @@ def told(tx: Transaction, session: str, of: Segment) -> Mapping[str, Json] | Non
     return None if said is None else said.body
 
 
+def quoting(tx: Transaction, session: str, told: Mapping[str, Json] | None, kept: Sequence[int]) -> Quoting:
+    """What a segment quotes, by what it says. One query for a session, and one for each parent that is quoted from."""
+    said = quotes.of(told) or quotes.NONE
+    return quotes.read(said, some(tx, session, [q.number for q in said.stretches]), kept)
+
+
+def check_quotes(tx: Transaction, claim: Claim, said: Quotes | None, cut: int, hidden: Ranges) -> None:
+    """Raises if a segment cannot quote this."""
+    if said is None:
+        return
+    numbers = [q.number for q in said.stretches if not is_hidden(hidden, q.number)]
+    if (why := quotes.wrong(said, some(tx, claim.session, numbers), cut)) is not None:
+        raise refused(CommitRefused, claim, why)
+
+
 def facts(told: Mapping[str, Json] | None) -> tuple[Fact, ...]:
     """The ledger as a segment carries it."""
     return tuple(Fact(*line) for line in (told or {}).get("facts", ()))
@@ -400,6 +431,7 @@ def size(
     return (
         (estimate(framed(told["summary"])) if told is not None else 0)
         + fact_tokens(holding(facts(told), stands, hidden))
+        + quoting(tx, session, told, kept).tokens
         + stands.tokens()
         + sum(r.header.tokens for r in by_name if r is not None and r.header is not None)
         + tokens(tx, session, cut, last + 1, hidden)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import orjson
@@ -25,7 +25,7 @@ from onefold.messages.calls import CallIds, Shape, any_id, short_id, word_id
 from onefold.messages.exact import encode
 from onefold.messages.openai_chat import SPEAKERS
 from onefold.messages.said import Result, Said, estimate, in_turn, plain_header
-from onefold.model import MESSAGE, Draft, Header, Ids, Json
+from onefold.model import MESSAGE, PROGRAM, Draft, Header, Ids, Json
 
 OPENAI_CHAT = "openai-chat"
 PLAIN = "json"
@@ -211,14 +211,18 @@ def draft(
     key: str | None = None,
     turn: str | None = None,
     actor: str | None = None,
+    program: bool = False,
 ) -> Draft:
-    """A message made ready for the journal."""
+    """A message made ready for the journal. `program`: no person says it, though it stands in a user's place."""
     data = encode(body)
     header = openai_chat.quick(body) if format in (None, OPENAI_CHAT) else None  # as most are: plain words of somebody
-    if header is not None:  # and without the call that a named tuple's constructor is
+    if header is not None and not program:  # and without the call that a named tuple's constructor is
         return tuple.__new__(Draft, (ids(), kind, body, data, OPENAI_CHAT, header, key, turn, actor))
     name = format or recognise(body)
-    return Draft(ids(), kind, body, data, name, codec(name).header(body), key, turn, actor)
+    header = codec(name).header(body)
+    if program and header.role == "user":
+        header = replace(header, role=PROGRAM)
+    return Draft(ids(), kind, body, data, name, header, key, turn, actor)
 
 
 def plain_draft(body: dict[str, Json], ids: Ids) -> Draft | None:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from onefold.messages.said import AGENT, ANSWERS
-from onefold.model import Header
+from onefold.model import ASKING, Header
 
 Numbered = tuple[int, Header]
 
@@ -79,7 +79,7 @@ def group(messages: Iterable[Numbered], over: Container[int] = ()) -> Grouped:
                 running.members.append(number)
             continue
         answer = None
-        asked = number if header.role == "user" else asked
+        asked = number if header.role in ASKING else asked
         if header.role in ANSWERS:
             for other in open_calls.values():
                 other.abandoned = other.abandoned or header.role != AGENT or other.first < asked

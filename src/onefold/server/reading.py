@@ -52,6 +52,7 @@ from onefold.server.shaping import (
     hit_json,
     limit_json,
     note_json,
+    quotation_json,
     report_json,
     segment_json,
 )
@@ -290,7 +291,7 @@ def compactions(
 
 @router.get("/api/ledger", response_model=LedgerJson, operation_id="ledger")
 def ledger(desk: AtDesk, session: SessionParam) -> Response:
-    """What stands in every context: notes, facts and pins."""
+    """What stands in every context: notes, quotes, facts and pins."""
 
     def look(tx: Transaction) -> LedgerJson:
         state = known(tx, session)
@@ -298,7 +299,8 @@ def ledger(desk: AtDesk, session: SessionParam) -> Response:
         return {
             "session": state.id,
             "notes": [note_json(n) for n in begins.standing.notes],
-            "facts": [fact_json(f) for f in begins.facts],
+            "facts": [fact_json(f) for f in (*begins.facts, *begins.quoting.facts)],
+            "quotes": [quotation_json(q) for q in begins.quoting.shown],
             "pins": sorted(begins.standing.pinned),
         }
 

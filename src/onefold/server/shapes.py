@@ -277,6 +277,15 @@ class FactJson(TypedDict):
     until: int
 
 
+class QuotationJson(TypedDict):
+    number: int
+    who: str
+    at: float
+    text: str
+    kinds: list[str]
+    size: int
+
+
 class ContextJson(TypedDict):
     session: str
     messages: list[Any]
@@ -285,6 +294,7 @@ class ContextJson(TypedDict):
     formats: list[str]
     summary: str | None
     facts: list[FactJson]
+    quotes: list[QuotationJson]
     notes: list[NoteJson]
     pinned: list[int]
     left_out: list[int]
@@ -296,6 +306,7 @@ class LedgerJson(TypedDict):
     session: str
     notes: list[NoteJson]
     facts: list[FactJson]
+    quotes: list[QuotationJson]
     pins: list[int]
 
 

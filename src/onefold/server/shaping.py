@@ -12,6 +12,7 @@ from onefold.compaction.context import Context
 from onefold.compaction.limits import Limits
 from onefold.errors import OnefoldError
 from onefold.messages import encode
+from onefold.messages.quotation import Quotation
 from onefold.model import (
     Compaction,
     CompactResult,
@@ -38,6 +39,7 @@ from onefold.server.shapes import (
     HolderJson,
     LimitJson,
     NoteJson,
+    QuotationJson,
     RecordJson,
     ReportJson,
     SegmentJson,
@@ -226,6 +228,13 @@ def fact_json(fact: Fact) -> FactJson:
     }  # fmt: skip
 
 
+def quotation_json(quoted: Quotation) -> QuotationJson:
+    return {
+        "number": quoted.number, "who": quoted.who, "at": quoted.at, "text": quoted.text,
+        "kinds": list(quoted.kinds), "size": quoted.size,
+    }  # fmt: skip
+
+
 def context_json(session: str, context: Context, format: str | None) -> ContextJson:
     """In another format the messages are others, perhaps more or fewer: then no numbers go with them."""
     made: ContextJson = {
@@ -236,6 +245,7 @@ def context_json(session: str, context: Context, format: str | None) -> ContextJ
         "formats": list(context.formats),
         "summary": context.summary,
         "facts": [fact_json(f) for f in context.facts],
+        "quotes": [quotation_json(q) for q in context.quotes],
         "notes": [note_json(n) for n in context.notes],
         "pinned": list(context.pinned),
         "left_out": list(context.left_out),

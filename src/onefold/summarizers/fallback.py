@@ -60,7 +60,6 @@ def _complaint(made: Summary, material: Material) -> str | None:
         previous=material.previous,
         replaces=replaces,
         shrink=0.0,
-        facts=material.facts,
         said=[material.text(r) for r in material.records],
         limit=material.max_tokens,
     )

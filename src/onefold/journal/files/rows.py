@@ -299,6 +299,9 @@ class FilesTransaction(SqliteTransaction):
     def messages(self, session: str, start: int, stop: int) -> list[Record]:
         return self._whole(session, self.run("messages", *self._places(session, start, stop)))
 
+    def some(self, session: str, numbers: Sequence[int]) -> list[Record]:
+        return self._whole(session, self._some(session, numbers))
+
     def marks(self, session: str, start: int, stop: int) -> list[Record]:
         return self._whole(session, self.run("marks", *self._places(session, start, stop)))
 

@@ -80,6 +80,10 @@ from onefold.records where session = %s and number >= %s and number < %s order b
 select number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body
 from onefold.records where session = %s and number >= %s and number < %s and kind = 'message' order by number;
 
+-- some: the messages among some records.
+select number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body
+from onefold.records where session = %s and number = any(%s) and kind = 'message' order by number;
+
 -- headers: what the planner needs to know of the messages in a range.
 select number, role, tokens, opens, closes, turn
 from onefold.records where session = %s and number >= %s and number < %s and kind = 'message' order by number;
@@ -95,7 +99,7 @@ where session = %s and number >= %s and number < %s and kind = 'message';
 
 -- last_user: the newest message of a user in a range.
 select number from onefold.records where session = %s and number >= %s and number < %s
-  and kind = 'message' and role = 'user' order by number desc limit 1;
+  and kind = 'message' and role in ('user', 'program') order by number desc limit 1;
 
 -- marks: pins, notes and aliases in a range.
 select number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body

@@ -226,6 +226,10 @@ class PostgresTransaction:
     def messages(self, session: str, start: int, stop: int) -> list[Record]:
         return [columns.record(session, row) for row in self.run("messages", *_range(session, start, stop))]
 
+    def some(self, session: str, numbers: Sequence[int]) -> list[Record]:
+        wanted = sorted({*numbers})
+        return [columns.record(session, row) for row in self.run("some", session, wanted)] if wanted else []
+
     def headers(self, session: str, start: int, stop: int, *, tools_only: bool = False) -> list[Heading]:
         found = self.run("tool_headers" if tools_only else "headers", *_range(session, start, stop))
         return [Heading(number, columns.header(*about), turn) for number, *about, turn in found]

@@ -13,7 +13,7 @@ from onefold.journal.postgres.connecting import Link
 from onefold.journal.postgres.engine import migrations, queries
 from onefold.model import Ids
 
-WRITER = 2
+WRITER = 3
 """The version of this program's way of writing. A store may ask for a newer one: its `min_writer`."""
 OLDEST_SERVER = 140000
 Steps = tuple[tuple[int, str, bool], ...]

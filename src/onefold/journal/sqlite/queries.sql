@@ -33,6 +33,11 @@ from records where place >= ? and place < ? order by place limit ?;
 select number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body
 from records where place >= ? and place < ? and kind = 'message' order by place;
 
+-- some: the messages at some places, which are given as a JSON array. The cross join keeps it from reading all of them.
+select number, id, kind, at, format, role, tokens, opens, closes, key, turn, actor, body
+from (select value as wanted from json_each(?)) cross join records on place = wanted
+where kind = 'message' order by place;
+
 -- headers: what the planner needs to know of the messages in a range.
 select number, role, tokens, opens, closes, turn
 from records where place >= ? and place < ? and kind = 'message' order by place;
@@ -46,7 +51,7 @@ from records where place >= ? and place < ? and kind = 'message'
 select coalesce(sum(tokens), 0) from records where place >= ? and place < ? and kind = 'message';
 
 -- last_user: the newest message of a user in a range.
-select number from records where place >= ? and place < ? and kind = 'message' and role = 'user'
+select number from records where place >= ? and place < ? and kind = 'message' and role in ('user', 'program')
 order by place desc limit 1;
 
 -- marks: pins, notes and aliases in a range.

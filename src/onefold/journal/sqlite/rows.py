@@ -124,6 +124,14 @@ class SqliteTransaction:
     def messages(self, session: str, start: int, stop: int) -> list[Record]:
         return [columns.record(session, row) for row in self.run("messages", *self._places(session, start, stop))]
 
+    def some(self, session: str, numbers: Sequence[int]) -> list[Record]:
+        return [columns.record(session, row) for row in self._some(session, numbers)]
+
+    def _some(self, session: str, numbers: Sequence[int]) -> list[Any]:
+        first = self._sid(session) << 32
+        places = [first + n for n in sorted({*numbers}) if 0 < n < MOST]
+        return self.run("some", encode(places)) if places else []
+
     def headers(self, session: str, start: int, stop: int, *, tools_only: bool = False) -> list[Heading]:
         rows = self.run("tool_headers" if tools_only else "headers", *self._places(session, start, stop))
         return [Heading(number, columns.header(*head), turn) for number, *head, turn in rows]

@@ -17,7 +17,7 @@ from onefold.journal.sqlite.place import APPLICATION
 from onefold.journal.sqlite.rows import reseal
 from onefold.model import Ids
 
-WRITER = 6
+WRITER = 7
 """The version of this program's way of writing. A store may ask for a newer one: its `min_writer`."""
 
 

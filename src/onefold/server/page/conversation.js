@@ -72,6 +72,7 @@ export class Conversation {
     const before = [...new Set([...head.kept, ...this.pins])].filter((n) => n < head.cut && !hidden(n, head)).sort((a, b) => a - b);
     const made = before.map((number) => ({ key: `kept:${number}`, number, render: () => this.#record(number, { kept: true }) }));
     if (ledger.notes.length) made.push({ key: "notes", render: () => notes(ledger.notes) });
+    if (ledger.quotes.length) made.push({ key: "quotes", render: () => this.#quotes(ledger.quotes) });
     if (ledger.facts.length) made.push({ key: "facts", render: () => this.#facts(ledger.facts) });
     if (head.summary !== null) made.push(...this.#fold(this.segments.get(head.summary) ?? head, 0));
     made.push(...this.#shown(head.cut, last + 1, 0));
@@ -268,8 +269,13 @@ export class Conversation {
     this.windowed.reset();
   }
 
+  #quotes(list) {
+    const what = `${words.many(list.length, "message")} quoted word for word beside the summary`;
+    return el("article.row.standing", { tabindex: -1, "aria-label": "Quotes" }, el("span.number"), el("div.said", {}, el("header.who", {}, el("span.role", {}, "quotes"), el("span.about", {}, what)), rows.details("quotes", "quotes", this.open, () => [el("b", {}, "What people said"), " ", el("span.line", {}, words.first(list.at(-1).text, 140))], () => rows.quotes(list))));
+  }
+
   #facts(list) {
-    return el("article.row.standing", { tabindex: -1, "aria-label": "Ledger" }, el("span.number"), el("div.said", {}, el("header.who", {}, el("span.role", {}, "ledger"), el("span.about", {}, "carried word for word beside the summary")), rows.facts(list)));
+    return el("article.row.standing", { tabindex: -1, "aria-label": "Facts" }, el("span.number"), el("div.said", {}, el("header.who", {}, el("span.role", {}, "facts"), el("span.about", {}, "what the summary's model called what was said")), rows.facts(list)));
   }
 
   // ---------------------------------------------------------------- going somewhere

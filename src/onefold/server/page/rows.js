@@ -177,6 +177,14 @@ export function facts(list) {
   return el("dl.facts", {}, [...kinds].map(([kind, of]) => [el("dt", {}, kind), of.map((f) => el("dd", {}, f.text, f.source ? el("button.ref", { type: "button", data: { jump: f.source } }, `#${f.source}`) : null))]));
 }
 
+/** What people said, each with a way to its message. */
+export function quotes(list) {
+  return el("dl.facts.quotes", {}, list.map((q) => [
+    el("dt", {}, q.who === "person" ? "said" : q.who, q.kinds.map((kind) => el("span.tag", {}, kind))),
+    el("dd", {}, q.text || `a message of ${q.size} characters, which is not quoted`, el("button.ref", { type: "button", data: { jump: q.number } }, `#${q.number}`)),
+  ]));
+}
+
 function grouped(list) {
   const kinds = new Map();
   for (const one of list) kinds.set(one.kind, [...(kinds.get(one.kind) ?? []), one]);

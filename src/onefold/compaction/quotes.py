@@ -1,0 +1,467 @@
+"""Choosing what is quoted word for word after a compaction. Pure: messages in, places in them out.
+
+Nothing is classified and nothing is copied, so nothing can be made of words that they are not. What people said is
+quoted whole, if it fits. If it does not, the most specific sentences are: those whose words are rare in the
+conversation, for their length. Each brings its setting, the words that introduce it.
+
+A stretch has the score of the best sentence that it is quoted for, and that is fixed when the sentence first has to
+compete. They are taken in the order of scores until the first that does not fit; its score is the water mark, and what
+is below it is not taken later either. So many rounds choose what one pass over the whole conversation would, a round in
+which nothing is said changes nothing, and a round costs what is cut and what is carried.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from onefold.compaction.prompt import KINDS
+from onefold.messages import encode
+from onefold.messages.codecs import estimate
+from onefold.messages.frame import quoted
+from onefold.messages.quotation import AGENT, PERSON, SYSTEM, Utterance, gaps, lines, who_says
+from onefold.messages.sentences import Piece, asks, pieces
+from onefold.messages.words import spoken
+from onefold.model import Fact, Gap, Label, Quote, Quotes, Record
+
+MOST = 400
+"""Stretches that a context quotes, at most."""
+MOST_WORDS = 100_000
+"""Characters of one message's words, at most: a longer one is a line with its size."""
+MOST_BYTES = 4 << 20
+"""Bytes of the messages that a context quotes from, pictures in them included: they are read for each context."""
+
+_SYSTEM, _LABEL = 100.0, 1.0
+"""What is added to a score: what the program's operator said comes first, and what a model called a rule early."""
+_AGENTS, _QUESTION, _EARLIER, _MIDDLE, _SHOWN = 0.5, 0.5, 0.5, 0.5, 0.5
+_OVERHEAD = 6  # tokens that a line costs beside its words
+_EDGE = 1_000  # characters at either end of a long message that are not its middle
+_LONG = 600  # characters from which a message's end is part of the setting of what stands in it
+_ANSWER = 40  # bytes up to which a message is a short answer
+_NEAR = 4  # records from one message to another that has to do with it
+_TINY = 1e-6
+_AT_ONCE = 50
+_SAME = 3  # words that two sentences share at least that differ only in values
+
+
+class Said(NamedTuple):
+    """One message of somebody, as far as it can be quoted."""
+
+    number: int
+    who: str
+    at: float
+    texts: dict[str, str]
+    """What stands at each pointer into its body."""
+    size: int
+    """Bytes of its body."""
+
+    @property
+    def length(self) -> int:
+        return sum(len(text) for text in self.texts.values())
+
+    @property
+    def words(self) -> str:
+        return "\n".join(self.texts.values())
+
+
+def said(record: Record) -> Said | None:
+    """Who says what in a message; None if there are nobody's words in it to quote."""
+    who = who_says(record.header.role) if record.header is not None else None
+    texts = dict(spoken(record.format, record.body)) if who is not None else {}
+    return Said(record.number, who, record.at, texts, _bytes(record)) if who is not None and texts else None
+
+
+class Chosen(NamedTuple):
+    quotes: Quotes
+    tokens: int
+    """The size of the message that quotes it."""
+
+
+def choose(
+    before: Quotes,
+    carried: Mapping[int, Said],
+    cut: Sequence[Said],
+    *,
+    room: int,
+    earlier: Sequence[Said] = (),
+    others: Iterable[str] = (),
+    labels: Sequence[Label] = (),
+    pause: Callable[[], object] = lambda: None,
+) -> Chosen:
+    """What the next segment quotes: of what the base quotes, with its messages, and of what is cut now.
+
+    `earlier` are the last messages before those: what they say may introduce or be answered by the first of them.
+    `others` are texts by which the rarity of words is told. `room` is in tokens, for all quotes together.
+    """
+    return _Choice(
+        before, carried, cut, room=room, earlier=earlier, others=others, labels=labels, pause=pause
+    ).made()  # fmt: skip
+
+
+def labelled(facts: Sequence[Fact], heard: Sequence[Said], others: Sequence[str] = ()) -> tuple[Label, ...]:
+    """What a model called some words, for those of its quotations that stand in a message: widened to sentences.
+
+    A rule, a limit or a preference needs a person's own words, outside what is only shown: code, quotations, documents,
+    what follows a colon, and lines that also stand in what a tool or an agent said.
+    """
+    shown = (*others, *(one.words for one in heard if one.who == AGENT)) if facts else ()
+    elsewhere = {line.strip() for text in shown for line in text.split("\n")}
+    found: list[Label] = []
+    for fact in facts:
+        words = fact.text.split()
+        if fact.kind not in KINDS or not words or len(fact.text) > _LONGEST_LABEL:
+            continue
+        pattern = re.compile(r"\s+".join(map(re.escape, words)))
+        of_people = fact.kind in _OF_PEOPLE
+        for one in reversed(heard):
+            if of_people and one.who == AGENT:
+                continue
+            if (label := _labelled(fact, pattern, one, elsewhere if of_people else None)) is not None:
+                found.append(label)
+                break
+    return tuple(found)
+
+
+_OF_PEOPLE = frozenset({"rule", "limit", "preference"})
+_LONGEST_LABEL = 1_000
+_MARKS = '"“”„«»「」『』'
+
+
+def _labelled(fact: Fact, pattern: re.Pattern[str], one: Said, elsewhere: set[str] | None) -> Label | None:
+    for pointer, text in one.texts.items():
+        match = pattern.search(text) if len(text) <= MOST_WORDS else None
+        if match is None:
+            continue
+        around = [p for p in pieces(text) if p.start < match.end() and match.start() < p.end]
+        if not around:
+            continue
+        if elsewhere is not None and any(_only_shown(text, p, match.start(), elsewhere) for p in around):
+            continue
+        return Label(one.number, pointer, around[0].start, around[-1].end, fact.kind, fact.key)
+    return None
+
+
+def _only_shown(text: str, piece: Piece, at: int, elsewhere: set[str]) -> bool:
+    line = text[text.rfind("\n", 0, piece.start) + 1 : max(piece.end, text.find("\n", piece.end))].strip()
+    before = text[piece.start : max(piece.start, at)]
+    return piece.shown or piece.under >= 0 or line in elsewhere or any(before.count(m) % 2 for m in _MARKS)
+
+
+# ---------------------------------------------------------------------- how rare words are
+
+_TOKEN = re.compile(r"\S+")
+_WORD = re.compile(r"[^\W_]+")
+_EDGES = "\"'`.,:;!?()[]{}<>*_~|…。，、！？：；「」『』（）«»“”‘’؟،؛।-–—"  # noqa: RUF001  signs of many scripts
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+"""Scripts that put no space between words: there, each two letters that follow each other count as one."""
+_SHAPE = re.compile(r"\w[/\\_@#=+]\w|^[/~.]{1,2}/?\w+/|\w::\w|[^\W\d_]\.[^\W\d_]{2}|[a-z][A-Z]|^--?\w{2}|^[A-Z]{3,}$")
+_LONGEST_TERM = 200
+
+
+def is_identifier(word: str) -> bool:
+    """Whether a word is a name or a value, by its shape: digits in it, signs between letters, a capital after a small
+    letter."""
+    return any(c.isdigit() for c in word) or _SHAPE.search(word) is not None
+
+
+def terms(text: str) -> dict[str, float]:
+    """The words of a text, and what each weighs: an identifier twice as much as another word."""
+    found: dict[str, float] = {}
+    for token in _TOKEN.findall(text):
+        found.update(_terms(token))
+    return found
+
+
+@lru_cache(1 << 15)
+def _terms(token: str) -> tuple[tuple[str, float], ...]:
+    bare = token.strip(_EDGES)
+    if not bare or len(bare) > _LONGEST_TERM:
+        return ()
+    if bare.isascii() or _UNSPACED.search(bare) is None:
+        words = [(word, 1.0) for word in _WORD.findall(bare.casefold())]
+        if not is_identifier(bare):
+            return tuple(words)
+        return ((bare.casefold(), 2.0), *(words if len(words) > 1 else ()))
+    found: list[tuple[str, float]] = []
+    at = 0
+    for run in _UNSPACED.finditer(bare):
+        found += _terms(bare[at : run.start()])
+        found += [(run[0][n : n + 2], 1.0) for n in range(max(1, len(run[0]) - 1))]
+        at = run.end()
+    return (*found, *_terms(bare[at:]))
+
+
+class _Rarity:
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+        self._texts = 0
+
+    def add(self, text: str) -> None:
+        self._seen.update(terms(text).keys())
+        self._texts += 1
+
+    def of(self, sentence: str) -> float:
+        """How much only this sentence says, for its length."""
+        every = self._texts + 1
+        rare = sum(w * math.log(every / self._seen.get(t, 1)) for t, w in terms(sentence).items())
+        return rare / math.log(every) / (estimate(sentence) + _OVERHEAD) if every > 1 else 0.0
+
+
+# ---------------------------------------------------------------------- sentences that may be quoted
+
+
+class _Unit(NamedTuple):
+    """A stretch of a message, without its score."""
+
+    number: int
+    pointer: str
+    start: int
+    end: int
+
+
+class _Bundle(NamedTuple):
+    """A sentence with its setting: quoted together or not at all."""
+
+    score: float
+    units: tuple[_Unit, ...]
+
+
+class _Sentence(NamedTuple):
+    unit: _Unit
+    text: str
+    shown: bool
+    under: int
+    """Which sentence of its message introduces it; -1 if none does."""
+    middle: bool
+
+
+def _sentences(of: Said) -> list[_Sentence]:
+    made: list[_Sentence] = []
+    for pointer, text in of.texts.items():
+        first = len(made)
+        for start, end, shown, under in pieces(text):
+            unit = _Unit(of.number, pointer, start, end)
+            middle = start > _EDGE and end < len(text) - _EDGE
+            made.append(_Sentence(unit, text[start:end], shown, first + under if under >= 0 else -1, middle))
+    return made
+
+
+def _whole(of: Said) -> list[_Unit]:
+    """A message whole; one that is too long, as a line."""
+    if of.length > MOST_WORDS or of.size > MOST_BYTES:
+        return [_Unit(of.number, "", 0, of.length)]
+    trimmed = ((p, len(t) - len(t.lstrip()), len(t.rstrip())) for p, t in of.texts.items())
+    return [_Unit(of.number, pointer, start, end) for pointer, start, end in trimmed if start < end]
+
+
+class _Choice:
+    def __init__(
+        self, before: Quotes, carried: Mapping[int, Said], cut: Sequence[Said], *, room: int, earlier: Sequence[Said],
+        others: Iterable[str], labels: Sequence[Label], pause: Callable[[], object],
+    ) -> None:  # fmt: skip
+        self._before = before
+        self._carried = [q for q in before.stretches if q.number in carried]
+        self._cut = [s for s in cut if s.number not in carried]
+        self._known: dict[int, Said] = {s.number: s for s in (*earlier, *carried.values(), *self._cut)}
+        self._numbers = sorted(self._known)
+        self._people = sorted({s.number for s in (*carried.values(), *self._cut) if s.who != AGENT})
+        self._room = room
+        self._others = others
+        self._labels = tuple(dict.fromkeys((*before.labels, *labels)))
+        self._pause = pause
+
+    def made(self) -> Chosen:
+        if self._room < estimate(quoted(())):
+            return Chosen(Quotes(marks=self._before.marks, gaps=self._gaps(())), 0)
+        if not self._before.marks[0]:
+            whole = [unit for n in self._people for unit in _whole(self._known[n])]
+            if self._fits({}, whole):
+                return self._taken(whole, self._bundles(people=False))
+        return self._taken([], self._bundles(people=True))
+
+    def _taken(self, whole: Sequence[_Unit], bundles: list[_Bundle]) -> Chosen:
+        """As many as fit, the best first. What has one score goes together."""
+        bundles.sort(key=lambda b: -b.score)
+        count = len(bundles)
+        stops = [n for n in range(count + 1) if n in (0, count) or bundles[n - 1].score > bundles[n].score]
+        low, high = 0, len(stops) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            self._pause()
+            if self._fits(_scored(bundles[: stops[middle]]), whole):
+                low = middle
+            else:
+                high = middle - 1
+        scored = _scored(bundles[: stops[low]])
+        people, agents = self._before.marks
+        if (refused := stops[low]) < count:
+            agents = max(agents, bundles[refused].score)
+            people = 0.0 if whole else max(people, bundles[refused].score)
+        quotes = self._quotes(scored, whole)
+        gone, labels = self._gaps(q.number for q in quotes), self._labelled(quotes)
+        return Chosen(Quotes(tuple(quotes), (people, agents), gone, labels), self._size(quotes))
+
+    def _fits(self, scored: Mapping[_Unit, float], whole: Sequence[_Unit]) -> bool:
+        if len(scored) + len(whole) > MOST:
+            return False
+        quotes = self._quotes(scored, whole)
+        read = {q.number: self._known[q.number].size for q in quotes if q.pointer}
+        return sum(read.values()) <= MOST_BYTES and self._size(quotes) <= self._room
+
+    def _size(self, quotes: Sequence[Quote]) -> int:
+        known = (self._known[n] for n in {q.number for q in quotes})
+        heard = {s.number: Utterance(s.number, s.who, s.at, s.texts) for s in known}
+        shown = lines(quotes, heard, self._labelled(quotes))
+        return estimate(quoted(shown, self._gaps(q.number for q in quotes))) if shown else 0
+
+    def _quotes(self, scored: Mapping[_Unit, float], whole: Sequence[_Unit]) -> list[Quote]:
+        made = [*(Quote(*unit, score) for unit, score in scored.items()), *(Quote(*unit, 0.0) for unit in whole)]
+        order = {n: {p: at for at, p in enumerate(self._known[n].texts)} for n in {q.number for q in made}}
+        return sorted(made, key=lambda q: (q.number, order[q.number].get(q.pointer, 0), q.start))
+
+    def _gaps(self, quoted: Iterable[int]) -> tuple[Gap, ...]:
+        there = {*quoted}
+        missing = [Gap(n, n, 1) for n in self._people if n not in there]
+        return gaps((*self._before.gaps, *missing), there)
+
+    def _labelled(self, quotes: Sequence[Quote]) -> tuple[Label, ...]:
+        """The labels of what is quoted."""
+        if not self._labels:
+            return ()
+        there: dict[tuple[int, str], list[Quote]] = {}
+        for quote in quotes:
+            there.setdefault((quote.number, quote.pointer), []).append(quote)
+        return tuple(
+            label
+            for label in self._labels
+            if any(q.start < label.end and label.start < q.end for q in there.get((label.number, label.pointer), ()))
+        )
+
+    # ---------------------------------------------------------------- what competes
+
+    def _bundles(self, *, people: bool) -> list[_Bundle]:
+        """What may be quoted by its score: what the base quotes so, and what is cut now. Without `people`, of agents
+        alone, since people's messages are whole."""
+        rarity = self._rarity()
+        floor = self._before.marks[0 if people else 1]
+        kept: dict[float, list[_Unit]] = {}
+        fresh: list[_Bundle] = []
+        spoken_by = {n: s.who for n, s in self._known.items()}
+        for quote in self._carried:
+            if quote.score and (people or spoken_by[quote.number] == AGENT):
+                kept.setdefault(quote.score, []).append(_Unit(*quote[:4]))
+        again = {q.number for q in self._carried if not q.score} if people else set()  # whole until now
+        new = [self._known[n] for n in sorted(again)] + self._cut
+        found: list[tuple[_Sentence, float, tuple[_Unit, ...]]] = []
+        for at, one in enumerate(sorted(new)):
+            if at % _AT_ONCE == 0:
+                self._pause()
+            if one.who == AGENT:
+                found += [(s, _AGENTS * rarity.of(s.text), ()) for s in _sentences(one) if _names(s.text)]
+            elif people:
+                found += self._of_a_person(one, rarity)
+        earlier = _earlier(s for s, _, _ in found)
+        for sentence, worth, setting in found:
+            score = round(worth * (_EARLIER if sentence.unit in earlier else 1.0), 6)
+            if score > floor:
+                fresh.append(_Bundle(score, tuple(dict.fromkeys((sentence.unit, *setting)))))
+        return [*(_Bundle(score, tuple(units)) for score, units in kept.items()), *fresh]
+
+    def _of_a_person(self, one: Said, rarity: _Rarity) -> list[tuple[_Sentence, float, tuple[_Unit, ...]]]:
+        if one.length > MOST_WORDS or one.size > MOST_BYTES:
+            (line,) = _whole(one)
+            return [(_Sentence(line, "", False, -1, False), _TINY, ())]
+        sentences = _sentences(one)
+        around = self._around(one)
+        found: list[tuple[_Sentence, float, tuple[_Unit, ...]]] = []
+        for sentence in sentences:
+            score = rarity.of(sentence.text)
+            for factor, holds in (
+                (_QUESTION, asks(sentence.text)), (_MIDDLE, sentence.middle), (_SHOWN, sentence.shown),
+            ):  # fmt: skip
+                score *= factor if holds else 1.0
+            score += _LABEL if self._is_labelled(sentence.unit) else 0.0
+            score += _SYSTEM if one.who == SYSTEM else 0.0
+            setting = [sentences[0].unit, *around]
+            if sentence.under >= 0:
+                setting.append(sentences[sentence.under].unit)
+            if one.length > _LONG:
+                setting.append(sentences[-1].unit)
+            found.append((sentence, score, tuple(setting)))
+        return found
+
+    def _around(self, one: Said) -> list[_Unit]:
+        """What of the messages right before belongs to this one: they may introduce it, or be what it answers."""
+        found: list[_Unit] = []
+        at = bisect_left(self._numbers, one.number)
+        for n in reversed(self._numbers[max(0, at - 2) : at]):
+            near = self._known[n]
+            if near.number < one.number - _NEAR or near.length > MOST_WORDS:
+                break
+            if near.who == PERSON or (near.who == AGENT and _small(one)):
+                found += [s.unit for s in _sentences(near)[-1:]]
+            if near.who == PERSON:
+                break
+        return found
+
+    def _is_labelled(self, unit: _Unit) -> bool:
+        number, pointer, start, end = unit
+        return any(x[:2] == (number, pointer) and x.start < end and start < x.end for x in self._labels)
+
+    def _rarity(self) -> _Rarity:
+        made = _Rarity()
+        for n, text in enumerate(self._texts()):
+            if n % _AT_ONCE == 0:
+                self._pause()
+            made.add(text)
+        return made
+
+    def _texts(self) -> Iterator[str]:
+        yield from self._others
+        for one in self._cut:
+            yield one.words[:MOST_WORDS]
+        for quote in self._carried:
+            if quote.pointer:
+                yield self._known[quote.number].texts.get(quote.pointer, "")[quote.start : quote.end]
+
+
+def _scored(bundles: Iterable[_Bundle]) -> dict[_Unit, float]:
+    """What is taken, each with the score of the best that it is taken for."""
+    made: dict[_Unit, float] = {}
+    for score, units in bundles:
+        for unit in units:
+            made[unit] = max(score, made.get(unit, 0.0))
+    return made
+
+
+def _earlier(sentences: Iterable[_Sentence]) -> set[_Unit]:
+    """Those that a later one says again with other values."""
+    last: dict[frozenset[str], _Unit] = {}
+    found: set[_Unit] = set()
+    for sentence in sentences:
+        words = frozenset(word for word, weight in terms(sentence.text).items() if weight == 1 and word.isalpha())
+        if len(words) >= _SAME:
+            if words in last:
+                found.add(last[words])
+            last[words] = sentence.unit
+    return found
+
+
+def _names(sentence: str) -> bool:
+    """Whether a name or a value stands in it."""
+    return any(weight > 1 for weight in terms(sentence).values())
+
+
+def _small(one: Said) -> bool:
+    return one.length <= _ANSWER and len(one.words.encode("utf-8", "surrogatepass")) <= _ANSWER
+
+
+def _bytes(record: Record) -> int:
+    return len(encode(record.body))

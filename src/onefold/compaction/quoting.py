@@ -1,0 +1,66 @@
+"""What the next segment quotes, from what an attempt has to work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from onefold.compaction.plan import Plan
+from onefold.compaction.policy import Policy
+from onefold.compaction.quotes import Chosen, Said, choose, labelled, said
+from onefold.compaction.work import Work
+from onefold.messages import codec
+from onefold.messages.codecs import PLAIN
+from onefold.messages.groups import LEADING
+from onefold.model import Fact, Record
+
+_AT_ONCE = 20
+
+
+def quoted_of(
+    work: Work, planned: Plan, facts: Sequence[Fact], *, policy: Policy, window: int, removed: int,
+    pause: Callable[[], object],
+) -> Chosen:  # fmt: skip
+    """What is quoted of all that the next segment cuts away. `removed` is the size of what it replaces, which quotes
+    must not outweigh."""
+    before = work.quoting.quotes
+    was_kept = {r.number for r in work.kept}
+    prompt = {r.number for r in (*work.kept, *work.messages) if _leads(r) and r.number in {*planned.kept, *was_kept}}
+    cut_away = [r for r in work.messages if r.number < planned.cut]
+    gone = [r for r in (*(() if work.filled else work.before), *work.kept, *cut_away) if r.number not in prompt]
+    covers = work.covered + sum(r.header.tokens for r in cut_away if r.header is not None)
+    most = min(policy.quote_tokens, int(window * policy.quote_share), covers // 4)
+    most = min(most, work.quoting.tokens + (removed - work.quoting.tokens) // 4)
+    cut, others = _heard({r.number: r for r in gone}.values(), pause)
+    carried = {s.number: s for r in work.quoting.records if (s := said(r)) is not None}
+    near = [s for r in work.before if work.filled and (s := said(r)) is not None]
+    labels = labelled((*_of_a_model(work.facts), *facts), [*carried.values(), *cut], others)
+    made = choose(
+        before, carried, cut, room=most, earlier=[s for s in near if s.number not in carried],
+        others=[*others, *([work.previous] if work.previous else [])], labels=labels, pause=pause,
+    )  # fmt: skip
+    return made._replace(quotes=replace(made.quotes, covers=covers))
+
+
+def _heard(records: Iterable[Record], pause: Callable[[], object]) -> tuple[list[Said], list[str]]:
+    """Who said what, and the texts of what nobody said."""
+    heard: list[Said] = []
+    others: list[str] = []
+    for at, record in enumerate(records):
+        if at % _AT_ONCE == 0:
+            pause()
+        one = said(record)
+        if one is not None:
+            heard.append(one)
+        else:
+            others.append(codec(record.format or PLAIN).text(record.body))
+    return heard, others
+
+
+def _of_a_model(facts: Sequence[Fact]) -> list[Fact]:
+    """Those of an older version's facts that a model gave: those of rules go."""
+    return [f for f in facts if f.by != "extract"]
+
+
+def _leads(record: Record) -> bool:
+    return record.header is not None and record.header.role in LEADING

@@ -1,0 +1,2 @@
+-- Quotes by reference in segments. Nothing changes its shape, but a writer that does not know them would drop them.
+-- undo: no

@@ -1,0 +1,196 @@
+"""Takes a text apart into sentences, in no particular language, and tells what was said from what is only shown.
+
+Nothing here knows a word of any language: ends of sentences, lines, lists, colons, fences and quotation marks are signs
+that scripts share. What it gives are places in the text, and never a changed text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+LONGEST = 400
+"""A piece has at most that many bytes: what has no punctuation is taken apart between words."""
+SHORTEST = 24
+"""Bytes below which a sentence is no piece of its own: "No." belongs to what stands beside it in its line."""
+
+
+class Piece(NamedTuple):
+    """One sentence, or a few short ones, of a text; without the white space around it."""
+
+    start: int
+    end: int
+    shown: bool
+    """Code, a quotation, a document: data, whoever sends it."""
+    under: int
+    """Which piece before it introduces it: the nearest that ends in a colon; -1 if none does."""
+
+
+_FENCE = re.compile(r"\s{0,8}(```|~~~)")
+_TAG = re.compile(r"\s{0,20}<([A-Za-z][\w.:-]{0,40})(?:\s[^<>]{0,300})?>")
+_LISTED = re.compile(r"\s{0,40}(?:[-*+\u2022\u2013\u2014\u00b7\u30fb]|[(\[]?\w{1,3}[.)\]]|\[[ xX]\])\s+")
+_COLON = (":", "\uff1a", "\ufe55")
+_ENDS = re.compile(
+    r"""
+    (?: [.!?\u2026\u061f\u06d4\u0964\u0965\u0589\u1362\u037e]+ [^\w\s<>]* (?=\s|\Z)   # and white space after it
+      | [\u3002\uff01\uff1f\uff0e]+ [\u300d\u300f\uff09\u201d\u2019)"']*               # none is needed
+    )
+    """,
+    re.VERBOSE,
+)
+_BREAKS = re.compile(r"[;,\uff1b\uff0c\u3001\u061b\u060c](?=\s|[^\x00-\x7f])|\s")
+_ASKS = ("?", "\uff1f", "\u061f", "\u037e")
+
+
+def pieces(text: str) -> list[Piece]:
+    """All that is said in a text, in order. In time proportional to it, whatever it is."""
+    made: list[Piece] = []
+    heading, listed = -1, False
+    for run in _runs(text):
+        if not run.listed and not run.shown and listed:
+            heading = -1  # a list is over, and with it what introduced it
+        listed = run.listed
+        for start, end in _sentences(text, run):
+            made.append(Piece(start, end, run.shown, heading))
+        if not run.shown and made and text.endswith(_COLON, 0, made[-1].end):
+            heading = len(made) - 1
+    return made
+
+
+def asks(sentence: str) -> bool:
+    return sentence.rstrip("\"')]»”*_` ").endswith(_ASKS)
+
+
+class _Run(NamedTuple):
+    """Lines that a sentence may run over, or one line of what is shown."""
+
+    start: int
+    end: int
+    shown: bool
+    listed: bool
+
+
+def _runs(text: str) -> Iterator[_Run]:
+    held: _Run | None = None
+    tags = _Tags(text)
+    closing = ""
+    start = 0
+    for line in text.split("\n"):
+        end = start + len(line)
+        if closing:
+            over = closing in line
+            closing = "" if over else closing
+            if not over:
+                yield _Run(start, end, True, False)
+        else:
+            listed = _LISTED.match(line) is not None
+            closing = tags.closing(line, end)
+            quoted = line.lstrip()[:1] == ">"
+            if held is not None and (listed or closing or quoted or not _goes_on(text, held, line)):
+                yield held
+                held = None
+            if held is not None:
+                held = held._replace(end=end)
+            elif quoted:
+                yield _Run(start, end, True, False)
+            elif line.strip() and not closing:
+                held = _Run(start, end, False, listed)
+        start = end + 1
+    if held is not None:
+        yield held
+
+
+class _Tags:
+    """Where documents and code end that begin in a text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._next: dict[str, int] = {}
+
+    def closing(self, line: str, end: int) -> str:
+        """What ends the one that begins on this line, which ends there; nothing if none begins, or it has no end."""
+        if fence := _FENCE.match(line):
+            return fence[1]
+        if (tag := _TAG.match(line)) is None:
+            return ""
+        last = f"</{tag[1]}>"
+        if last in line or (last not in self._next and len(self._next) >= _MOST_TAGS):
+            return ""
+        if 0 <= self._next.get(last, 0) <= end:
+            self._next[last] = self._text.find(last, end)
+        return last if self._next[last] >= 0 else ""
+
+
+_MOST_TAGS = 32
+
+
+def _goes_on(text: str, held: _Run, line: str) -> bool:
+    """Whether a sentence of the lines before runs on in this one: they have no end, and it begins small."""
+    begins = line.lstrip()[:1]
+    return begins.islower() and held.end - held.start < _WIDE and not text.endswith(_STOPS, held.start, held.end)
+
+
+_WIDE = 4_000
+_STOPS = (".", "!", "?", ";", *_COLON)
+
+
+def _sentences(text: str, run: _Run) -> Iterator[tuple[int, int]]:
+    """The sentences of a run, short ones together with a neighbour, long ones in parts."""
+    begin = run.start
+    ends = [] if run.shown else [m.end() for m in _ENDS.finditer(text, run.start, run.end) if _is_end(text, m, run)]
+    waiting: tuple[int, int] | None = None
+    for end in (*ends, run.end):
+        start, stop = _trimmed(text, begin, end)
+        begin = end
+        if start == stop:
+            continue
+        if waiting is not None:
+            if _small(text, start, stop) or _small(text, *waiting):
+                waiting = (waiting[0], stop)
+                continue
+            yield from _parts(text, *waiting)
+        waiting = (start, stop)
+    if waiting is not None:
+        yield from _parts(text, *waiting)
+
+
+def _is_end(text: str, sign: re.Match[str], run: _Run) -> bool:
+    """A full stop after a number at the beginning of its line, after one letter, or before a small letter is none."""
+    if text[sign.start()] != ".":
+        return True
+    word = text[max(run.start, sign.start() - 4) : sign.start()].split()[-1:] or [""]
+    if len(word[0]) == 1 and word[0].isalpha() and word[0].isascii():
+        return False
+    if word[0].isdigit() and not text[max(run.start, sign.start() - 12) : sign.start() - len(word[0])].strip("([ \t"):
+        return False
+    after = text[sign.end() : sign.end() + 4].lstrip()[:1]
+    return not after.islower()
+
+
+def _small(text: str, start: int, end: int) -> bool:
+    return end - start < SHORTEST and len(text[start:end].encode("utf-8", "surrogatepass")) < SHORTEST
+
+
+def _parts(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """A sentence in parts of some hundred bytes, taken apart between words where there are any."""
+    wide = 1 if text[start : start + LONGEST].isascii() else 2
+    most = LONGEST // wide
+    while end - start > most:
+        signs = [m.end() for m in _BREAKS.finditer(text, start + most // 2, start + most)]
+        at = signs[-1] if signs else start + most
+        first, last = _trimmed(text, start, at)
+        if first < last:
+            yield first, last
+        start = at
+    start, end = _trimmed(text, start, end)
+    if start < end:
+        yield start, end
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    return start, end
