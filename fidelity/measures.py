@@ -219,8 +219,8 @@ def lasting(group: str, n: int) -> Found:
         for stretch in talk.stretches:
             _round(session, stretch)
         early = _held_by_quotes(talk, seen(session.context()))
-        for stretch in chatter:
-            _round(session, stretch)
+        for idle in chatter:
+            _round(session, idle)
         late = _held_by_quotes(talk, seen(session.context()))
     lost = tuple(fact for fact in talk.planted if fact in early and fact not in late)
     return Found(lasting=[Lasting(group, len(early), lost)])

@@ -370,7 +370,7 @@ def _former(found: Found, group: str, share: float) -> str:
 
 
 def _size_rows(found: Found) -> list[tuple[str, ...]]:
-    made = []
+    made: list[tuple[str, ...]] = []
     for share in SHARES:
         mine = _of(found, KNOWN, share) + _of(found, HELD_BACK, share)
         used = [one.tokens / one.original for one in mine]

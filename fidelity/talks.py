@@ -118,6 +118,10 @@ def _stretches(messages: Sequence[Json]) -> tuple[tuple[Json, ...], ...]:
     """Five parts of about the same length, each beginning with a user's message."""
     turns = [n for n, message in enumerate(messages) if message["role"] == "user"]
     wanted = [len(messages) * n // ROUNDS for n in range(1, ROUNDS)]
-    cuts = [0, *(min(turns, key=lambda turn, at=at: abs(turn - at)) for at in wanted), len(messages)]
+    cuts = [0, *(_nearest(turns, at) for at in wanted), len(messages)]
     parts = (tuple(messages[start:stop]) for start, stop in pairwise(cuts))
     return tuple(part for part in parts if part)
+
+
+def _nearest(turns: Sequence[int], at: int) -> int:
+    return min(turns, key=lambda turn: abs(turn - at))
