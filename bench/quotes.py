@@ -44,7 +44,7 @@ def _megabyte(folder: Path, rounds: int, say: Callable[[str], None]) -> Row:
         max(0.0, took - without),
         "s",
         f"a compaction of {took:.2f} s against {without:.2f} without; {peak / 1e6:.0f} MB at its peak; "
-        "finding facts by rules took BEFORE s",
+        "finding facts by rules took 15 s",
     )
 
 
@@ -69,7 +69,7 @@ def _shown(folder: Path, rounds: int, say: Callable[[str], None]) -> Row:
         with_quotes / without,
         TIMES,
         f"{with_quotes * 1e3:.2f} against {without * 1e3:.2f} ms, {tokens[0]:,} against {tokens[1]:,} tokens; "
-        "facts found by rules: BEFORE",
+        f"with facts found by rules 1.17 {TIMES}",
     )
 
 
@@ -89,7 +89,7 @@ def _worker(folder: Path, rounds: int, say: Callable[[str], None]) -> Row:
         median(b / a for a, b in pairs),
         TIMES,
         f"{rate:,.0f} against {without:,.0f} compactions a second of {4 * _TURNS} messages; with facts found by rules "
-        f"0.13 {TIMES}",
+        f"0.06 to 0.13 {TIMES}",
         Bound(0.7, TIMES, least=True),
     )
 
@@ -145,7 +145,7 @@ def _turns(seed: int, turns: int) -> list[Json]:
 
 def _sentence(rng: Random) -> str:
     words = [_WORDS[int(rng.paretovariate(0.6)) % len(_WORDS)] for _ in range(rng.randint(5, 14))]
-    return f"{' '.join(words)} {rng.randrange(10**5)}."
+    return f"{' '.join(words)} {rng.randrange(10**5)}." if rng.random() < 0.25 else f"{' '.join(words)}."
 
 
 def _timed(run: Callable[[], object]) -> float:

@@ -27,16 +27,6 @@ _TEXTS = (
         "acknowledged. Nothing was left hanging when this part ended."
     ),
     (
-        "In this part they turned to the remaining questions. There was some back and forth about earlier "
-        "arrangements, a few of which were adjusted, and the assistant took note of them. Progress was steady, "
-        "with the occasional detour into small talk and anecdotes from former jobs."
-    ),
-    (
-        "After a short break the topic shifted. The assistant gathered more material, compared it with what was "
-        "known, and presented its impressions. The user was content on the whole, corrected a thing or two, and "
-        "asked for a closer look at whatever seemed odd."
-    ),
-    (
         "Most of the latest exchanges were about tidying up. Open ends were collected, answers given, and the plan "
         "for the coming days was reviewed. Both agreed that the essentials were in place and that the rest could "
         "be handled as it comes up."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean
 from textwrap import wrap
@@ -25,7 +25,6 @@ from fidelity.measures import (
     SUMMARY_SHARE,
     TAIL_SHARE,
     WAYS,
-    Caught,
     Found,
     Look,
 )
@@ -234,6 +233,8 @@ def as_page(found: Found) -> str:
         "## What was missed\n",
         _misses(found),
         _LIMITS,
+        "## Where it is lower than it was\n",
+        _wrapped(_lower(found)),
     ]  # fmt: skip
     return "\n".join(parts)
 
@@ -262,15 +263,19 @@ _LIMITS = """\
 - Traps and ends that nobody thought of. Each language has the same thirteen traps and eight ends.
 - Native speakers' judgement of the phrasings, and languages beyond the eight.
 - Facts that stand only in tool output. They are not planted: what a tool says is never quoted.
-
-## Where it is lower than it was
-
-Up to version 0.9 facts were found by some 3,200 lines of English patterns. On the known phrasings, which they were made
-with, they held 903 of 903 facts at 10, 20 and 30 %; on those held back 849 of 903 at 20 %, and 22 of 162 superseded
-values were shown as current. They found next to nothing in other languages, and made rules of pasted text. Quotes hold
-less at 10 %, where people's words do not fit, and a little less on the known phrasings at 20 %; a superseded value can
-stand beside the present one, in the order in which they were said.
 """
+
+
+def _lower(found: Found) -> str:
+    now = [total(found, KNOWN, share) for share in SHARES]
+    return (
+        "Before there were quotes, facts were found by some 3,200 lines of English patterns. Of the known phrasings, "
+        "which they were made with, they held 903 of 903 at 10, 20 and 30 %; quotes hold "
+        f"{now[0].held}, {now[1].held} and {now[2].held}. Of those held back they held 849 at 20 %; quotes hold "
+        f"{total(found, HELD_BACK, AIM).held}. No superseded value was shown beside the present one, but 22 of 162 "
+        "were shown in its place where phrasings were held back; now both may stand there, in the order in which they "
+        "were said. In other languages patterns found next to nothing, and they made rules of pasted text."
+    )
 
 
 def _room(found: Found) -> str:
@@ -312,7 +317,7 @@ def _lasted(found: Found) -> str:
 
 
 def _trap_words(found: Found) -> str:
-    mine = _once(found.traps)
+    mine = [one for one in found.traps if (one.room, one.model) == (ALL_FITS, NO_MODEL)]
     kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(one.kind for one in mine).items())
     places = ", ".join(f"{count} {place}" for place, count in Counter(one.place for one in mine).items())
     return (
@@ -331,10 +336,6 @@ def _trap_rows(found: Found) -> list[tuple[str, ...]]:
             cells += [f"{sum(getattr(one, what) for one in mine)} of {len(mine)}" for what in _FATES]
         made.append((room, *cells))
     return made
-
-
-def _once(traps: Iterable[Caught]) -> list[Caught]:
-    return [one for one in traps if (one.room, one.model) == (ALL_FITS, NO_MODEL)]
 
 
 def _end_words(found: Found) -> str:
@@ -365,8 +366,7 @@ def _former_words(found: Found) -> str:
 
 
 def _former(found: Found, group: str, share: float) -> str:
-    mine = _of(found, group, share)
-    return str(sum(sum(one.former) for one in mine))
+    return str(sum(sum(one.former) for one in _of(found, group, share)))
 
 
 def _size_rows(found: Found) -> list[tuple[str, ...]]:
