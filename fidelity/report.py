@@ -251,7 +251,8 @@ _TRAP_LEGEND = """\
 - *shown*: words of it are quoted. That is no fault: people pasted them, and may ask about them again.
 - *torn*: they are quoted without the words that introduce them, in the same quotation or the one before it. Where
   nothing introduces a paste, its own first line has to stand with it.
-- *labelled*: the message is marked as a rule, a limit or a preference.
+- *labelled*: the message they stand in is marked as a rule, a limit or a preference. Code cannot keep a model that calls
+  everything a rule from doing so with what is pasted plainly; that is why a label raises rank and nothing else.
 """
 _LIMITS = """\
 ## What this does not show
@@ -298,8 +299,7 @@ def _verdict(found: Found) -> str:
         f"fact less after {MANY_ROUNDS} rounds; no trap torn or labelled; with room for all, everything that was taken "
         "back before what ended it; no word of a tool quoted."
     )
-    wrong = broken(found)
-    told = _wrapped(f"{aim} {'Not met:' if wrong else 'All of it is met.'}")
+    told = _wrapped(f"{aim} {'Not met:' if (wrong := broken(found)) else 'All of it is met.'}")
     return "\n".join([told, *(f"- {words}" for words in wrong)]) + ("\n" if wrong else "")
 
 

@@ -23,6 +23,7 @@ from fidelity.measures import (
     QUOTES,
     ROOMS,
     SHARES,
+    SUMMARY,
     WAYS,
     Found,
     Job,
@@ -198,6 +199,12 @@ def test_a_context_holds_what_was_planted_and_is_no_larger_than_it_may_be(some: 
             assert total(some, group, share).rate >= LEAST[share], (group, share)
     assert all(one.tokens <= one.original * one.share for one in some.looks if one.way == QUOTES)
     assert not any(one.injected for one in some.looks)
+
+
+def test_a_context_without_quotes_is_noticed(some: Found) -> None:
+    without = total(some, KNOWN, AIM, SUMMARY)
+
+    assert without.rate < total(some, KNOWN, AIM).rate / 2
 
 
 def test_no_language_is_left_behind(some: Found) -> None:
