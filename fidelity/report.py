@@ -251,8 +251,8 @@ _TRAP_LEGEND = """\
 - *shown*: words of it are quoted. That is no fault: people pasted them, and may ask about them again.
 - *torn*: they are quoted without the words that introduce them, in the same quotation or the one before it. Where
   nothing introduces a paste, its own first line has to stand with it.
-- *labelled*: the message they stand in is marked as a rule, a limit or a preference. Code cannot keep a model that calls
-  everything a rule from doing so with what is pasted plainly; that is why a label raises rank and nothing else.
+- *labelled*: the message they stand in is marked as a rule, a limit or a preference. Code cannot keep a model that
+  calls everything a rule from doing so with what is pasted plainly; that is why a label raises rank and nothing else.
 """
 _LIMITS = """\
 ## What this does not show
@@ -295,9 +295,9 @@ def _room(found: Found) -> str:
 def _verdict(found: Found) -> str:
     least = ", ".join(f"{_percent(rate, 1)} at {_percent(share)}" for share, rate in LEAST.items())
     aim = (
-        f"What must hold: at least {least} in both phrasings; every language within {_percent(APART)} of English; no "
-        f"fact less after {MANY_ROUNDS} rounds; no trap torn or labelled; with room for all, everything that was taken "
-        "back before what ended it; no word of a tool quoted."
+        f"What must hold: at least {least} in both phrasings; every language within two points of English; no "
+        f"fact less after {MANY_ROUNDS} rounds; no trap torn, and none labelled but by the model that labels all; with "
+        "room for all, everything that was taken back before what ended it; no word of a tool quoted."
     )
     told = _wrapped(f"{aim} {'Not met:' if (wrong := broken(found)) else 'All of it is met.'}")
     return "\n".join([told, *(f"- {words}" for words in wrong)]) + ("\n" if wrong else "")
