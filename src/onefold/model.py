@@ -388,6 +388,9 @@ class Quotes:
     later either. The first is 0 as long as people's messages are quoted whole."""
     gaps: tuple[Gap, ...] = ()
     labels: tuple[Label, ...] = ()
+    room: int = 0
+    """How many tokens there was room for when it was chosen from everything that was said: once there is twice as much,
+    it is chosen so again."""
     covers: int = 0
     """The size in tokens of all the messages in view before the cut, which quotes are a part of."""
 

@@ -38,11 +38,14 @@ MOST_BYTES = 4 << 20
 
 _SYSTEM, _LABEL = 100.0, 1.0
 """What is added to a score: what the program's operator said comes first, and what a model called a rule early."""
-_AGENTS, _QUESTION, _EARLIER, _MIDDLE, _SHOWN = 0.5, 0.5, 0.5, 0.5, 0.5
-_OVERHEAD = 6  # tokens that a line costs beside its words
+_AGENTS, _QUESTION, _EARLIER, _MIDDLE, _SHOWN = 0.9, 0.5, 0.5, 0.5, 0.5
+_PEOPLES = 0.85  # of the room, for people's messages whole: the rest is for what agents report
+_OVERHEAD = 20  # tokens that a line costs beside its words
 _EDGE = 1_000  # characters at either end of a long message that are not its middle
 _LONG = 600  # characters from which a message's end is part of the setting of what stands in it
 _ANSWER = 40  # bytes up to which a message is a short answer
+_HANDED = 100  # characters from which a message may be what another one announced
+_NOD = 160  # characters up to which an agent's message says little more than yes
 _NEAR = 4  # records from one message to another that has to do with it
 _TINY = 1e-6
 _AT_ONCE = 50
@@ -282,7 +285,7 @@ class _Choice:
             return Chosen(Quotes(marks=self._before.marks, gaps=self._gaps(())), 0)
         if not self._before.marks[0]:
             whole = [unit for n in self._people for unit in _whole(self._known[n])]
-            if self._fits({}, whole):
+            if self._fits({}, whole, int(self._room * _PEOPLES)):
                 return self._taken(whole, self._bundles(people=False))
         return self._taken([], self._bundles(people=True))
 
@@ -295,25 +298,25 @@ class _Choice:
         while low < high:
             middle = (low + high + 1) // 2
             self._pause()
-            if self._fits(_scored(bundles[: stops[middle]]), whole):
+            if self._fits(_scored(bundles[: stops[middle]]), whole, self._room):
                 low = middle
             else:
                 high = middle - 1
         scored = _scored(bundles[: stops[low]])
         people, agents = self._before.marks
-        if (refused := stops[low]) < count:
-            agents = max(agents, bundles[refused].score)
-            people = 0.0 if whole else max(people, bundles[refused].score)
+        refused = bundles[stops[low]].score if stops[low] < count else 0.0
+        agents = max(agents, refused)
+        people = 0.0 if whole else max(people, refused, _TINY)
         quotes = self._quotes(scored, whole)
         gone, labels = self._gaps(q.number for q in quotes), self._labelled(quotes)
         return Chosen(Quotes(tuple(quotes), (people, agents), gone, labels), self._size(quotes))
 
-    def _fits(self, scored: Mapping[_Unit, float], whole: Sequence[_Unit]) -> bool:
+    def _fits(self, scored: Mapping[_Unit, float], whole: Sequence[_Unit], room: int) -> bool:
         if len(scored) + len(whole) > MOST:
             return False
         quotes = self._quotes(scored, whole)
         read = {q.number: self._known[q.number].size for q in quotes if q.pointer}
-        return sum(read.values()) <= MOST_BYTES and self._size(quotes) <= self._room
+        return sum(read.values()) <= MOST_BYTES and self._size(quotes) <= room
 
     def _size(self, quotes: Sequence[Quote]) -> int:
         known = (self._known[n] for n in {q.number for q in quotes})
@@ -398,16 +401,17 @@ class _Choice:
         return found
 
     def _around(self, one: Said) -> list[_Unit]:
-        """What of the messages right before belongs to this one: they may introduce it, or be what it answers."""
+        """What of the messages right before belongs to this one: they may introduce it, or be what it answers. What an
+        agent answered at length is no introduction to what comes next."""
         found: list[_Unit] = []
         at = bisect_left(self._numbers, one.number)
         for n in reversed(self._numbers[max(0, at - 2) : at]):
             near = self._known[n]
             if near.number < one.number - _NEAR or near.length > MOST_WORDS:
                 break
-            if near.who == PERSON or (near.who == AGENT and _small(one)):
+            if (near.who == PERSON and _may_be_shown(one)) or (near.who == AGENT and _small(one)):
                 found += [s.unit for s in _sentences(near)[-1:]]
-            if near.who == PERSON:
+            if near.who != AGENT or near.length > _NOD:
                 break
         return found
 
@@ -457,6 +461,11 @@ def _earlier(sentences: Iterable[_Sentence]) -> set[_Unit]:
 def _names(sentence: str) -> bool:
     """Whether a name or a value stands in it."""
     return any(weight > 1 for weight in terms(sentence).values())
+
+
+def _may_be_shown(one: Said) -> bool:
+    """Whether a message is long enough, or has the lines, of something that is handed over."""
+    return one.length >= _HANDED or "\n" in one.words.strip()
 
 
 def _small(one: Said) -> bool:

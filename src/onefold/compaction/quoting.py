@@ -12,7 +12,7 @@ from onefold.compaction.work import Work
 from onefold.messages import codec
 from onefold.messages.codecs import PLAIN
 from onefold.messages.groups import LEADING
-from onefold.model import Fact, Record
+from onefold.model import Fact, Quotes, Record
 
 _AT_ONCE = 20
 
@@ -24,22 +24,31 @@ def quoted_of(
     """What is quoted of all that the next segment cuts away. `removed` is the size of what it replaces, which quotes
     must not outweigh."""
     before = work.quoting.quotes
-    was_kept = {r.number for r in work.kept}
-    prompt = {r.number for r in (*work.kept, *work.messages) if _leads(r) and r.number in {*planned.kept, *was_kept}}
     cut_away = [r for r in work.messages if r.number < planned.cut]
-    gone = [r for r in (*(() if work.filled else work.before), *work.kept, *cut_away) if r.number not in prompt]
     covers = work.covered + sum(r.header.tokens for r in cut_away if r.header is not None)
-    most = min(policy.quote_tokens, int(window * policy.quote_share), covers // 4)
-    most = min(most, work.quoting.tokens + (removed - work.quoting.tokens) // 4)
-    cut, others = _heard({r.number: r for r in gone}.values(), pause)
-    carried = {s.number: s for r in work.quoting.records if (s := said(r)) is not None}
-    near = [s for r in work.before if work.filled and (s := said(r)) is not None]
-    labels = labelled((*_of_a_model(work.facts), *facts), [*carried.values(), *cut], others)
+    room = min(policy.quote_tokens, int(window * policy.quote_share), covers // 4)
+    room = min(room, work.quoting.tokens + (removed - work.quoting.tokens) // 4)
+    # From everything that was said: once, where the base quotes nothing, and when the room for what was lost has doubled.
+    anew = not work.filled or (before.marks[0] > 0 and room >= 2 * before.room)
+    gone = {r.number: r for r in (*(work.earlier() if anew else ()), *work.kept, *cut_away)}
+    prompt = [
+        r.number for r in (*work.kept, *cut_away) if _leads(r) and r.number in {*planned.kept, *_numbers(work.kept)}
+    ]
+    heard, others = _heard([gone[n] for n in sorted(gone.keys() - {*prompt})], pause)
+    carried = {} if anew else {s.number: s for r in work.quoting.records if (s := said(r)) is not None}
+    near = [s for r in work.before if r.number not in carried and (s := said(r)) is not None]
+    labels = labelled((*_of_a_model(work.facts), *facts), [*carried.values(), *heard], others)
     made = choose(
-        before, carried, cut, room=most, earlier=[s for s in near if s.number not in carried],
-        others=[*others, *([work.previous] if work.previous else [])], labels=labels, pause=pause,
+        Quotes(labels=before.labels) if anew else before, carried, heard, room=room,
+        earlier=() if anew else near, others=[*others, *([work.previous] if work.previous else [])], labels=labels,
+        pause=pause,
     )  # fmt: skip
-    return made._replace(quotes=replace(made.quotes, covers=covers))
+    chosen_in = room if anew or not before.room else before.room
+    return made._replace(quotes=replace(made.quotes, room=chosen_in, covers=covers))
+
+
+def _numbers(records: Iterable[Record]) -> set[int]:
+    return {r.number for r in records}
 
 
 def _heard(records: Iterable[Record], pause: Callable[[], object]) -> tuple[list[Said], list[str]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from onefold.compaction.context import Boundary, boundary
+from onefold.compaction.context import boundary
 from onefold.compaction.plan import NoCut, Plan, Turns, plan
 from onefold.compaction.policy import Policy
 from onefold.journal import view
@@ -61,8 +61,9 @@ class Work:
     quoting: Quoting
     """What the base quotes."""
     before: tuple[Record, ...]
-    """Messages from before the base's cut, in order: the last ones, by which the first of the others may be
-    understood; of a base that was made without quotes, all that may be quoted."""
+    """The last messages before the base's cut, by which the first ones after it may be understood."""
+    earlier: Callable[[], tuple[Record, ...]]
+    """Reads all messages before the base's cut, as far as that is bounded, the newest ones first."""
     filled: bool
     """Whether the base was made with quotes in mind."""
     covered: int
@@ -94,7 +95,8 @@ def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda:
         previous=base.summary,
         facts=base.facts,
         quoting=base.quoting,
-        before=_before(journal, claim, base),
+        before=_before(journal, claim, base.segment, _FEW, 1),
+        earlier=partial(_before, journal, claim, base.segment, _MANY, _FILL_RECORDS, pause),
         filled=base.filled,
         covered=base.quoting.quotes.covers or journal.backend.read(partial(_size, claim.session, base.segment)),
         kept=base.kept,
@@ -105,24 +107,24 @@ def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda:
     )
 
 
-def _before(journal: Journal, claim: Claim, base: Boundary) -> tuple[Record, ...]:
-    """What a base that knew no quotes may be quoted from, the newest messages first, as far as that is bounded."""
-    cut, hidden = base.segment.cut, base.segment.hidden
-    found: list[Record] = []
-    stop, room = cut, _FILL_BYTES
-    while stop > 1 and len(found) < _FILL_RECORDS and room > 0:
-        start = max(1, stop - (_FEW if base.filled else _FILL_PAGE))
-        page = journal.backend.read(partial(_messages, claim.session, start, stop, hidden))
-        found = [*page, *found]
-        room -= sum(4 * r.header.tokens for r in page if r.header is not None)
-        if base.filled:
-            break
-        stop = start
-    return tuple(found)
+def _before(
+    journal: Journal, claim: Claim, base: Segment, page: int, most: int, pause: Callable[[], object] = lambda: None
+) -> tuple[Record, ...]:  # fmt: skip
+    """Messages before a base's cut, the newest first as far as there may be so many, in order."""
+    found: list[list[Record]] = []
+    stop, count, size = base.cut, 0, 0
+    while stop > 1 and count < most and size < _FILL_BYTES:
+        some = journal.backend.read(partial(_messages, claim.session, max(1, stop - page), stop, base.hidden))
+        found.append(some)
+        count += len(some) or 1
+        size += sum(4 * r.header.tokens for r in some if r.header is not None)
+        stop -= page
+        pause()
+    return tuple(r for some in reversed(found) for r in some)
 
 
 _FEW = 8
-_FILL_PAGE = 200
+_MANY = 200
 _FILL_RECORDS = 20_000
 _FILL_BYTES = 8 << 20
 

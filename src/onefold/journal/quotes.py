@@ -53,6 +53,7 @@ def of(told: Mapping[str, Json] | None) -> Quotes | None:
         tuple(told.get("marks", NONE.marks)),
         tuple(Gap(*g) for g in told.get("gaps", ())),
         tuple(Label(*label) for label in told.get("labels", ())),
+        told.get("room", 0),
         told.get("covers", 0),
     )
 
@@ -60,7 +61,7 @@ def of(told: Mapping[str, Json] | None) -> Quotes | None:
 def as_record(quotes: Quotes) -> dict[str, Json]:
     """What a segment's record is to say."""
     said: dict[str, Json] = {"quotes": [list(q) for q in quotes.stretches], "marks": list(quotes.marks)}
-    said["covers"] = quotes.covers
+    said |= {"room": quotes.room, "covers": quotes.covers}
     more = {"gaps": quotes.gaps, "labels": quotes.labels}
     return said | {name: [list(one) for one in some] for name, some in more.items() if some}
 
