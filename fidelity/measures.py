@@ -230,9 +230,8 @@ def trapped(language: str, share: float | None, model: str) -> Found:
     """What becomes of every trap of a language, in a context of that share, or in one that people's words fit into."""
     talk = languages.traps(language, 0)
     room = int(size(talk) * (share or 1.0))
-    policy = _policy(room, QUOTES)
-    policy = policy if share is not None else replace(policy, tail_tokens=room // 20)
-    context, numbers = _fitted(talk, room, policy, model)
+    tail = room // 20 if share is None else int(room * TAIL_SHARE)
+    context, numbers = _fitted(talk, room, replace(_policy(room, QUOTES), tail_tokens=tail), model)
     view = seen(context)
     name = ALL_FITS if share is None else f"{100 * share:.0f} %"
     return Found(traps=[

@@ -26,8 +26,7 @@ _STYLE = """
 
 
 def plot(found: Found) -> str:
-    """Bars: what quotes hold of the phrasings held back, by kind and size; a line across each: what the newest messages
-    hold by themselves, of the known ones."""
+    """Bars: what quotes hold of the phrasings held back; a line across each: what newest messages hold of the known."""
     held = [rows(found, HELD_BACK, share) for share in SHARES]
     newest = [rows(found, KNOWN, share, NEWEST) for share in SHARES]
     parts = [*_frame(), *_key()]

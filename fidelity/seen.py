@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import zip_longest
 
 from fidelity.talks import End, Planted, Trap, text
 from onefold import Context
@@ -14,8 +15,8 @@ ORDERS = frozenset({"rule", "limit", "preference"})
 """Labels that tell an agent what to do."""
 _NEAR = 400
 """Characters within which the parts of a fact have to stand."""
-_ENTRY = re.compile(r"^#(\d+)(?: \(([^)]*)\))?, .*:", re.MULTILINE)
-"""Where the quotation of a message begins: `#12 (rule), 2026-11-17:`. Its own lines are marked."""
+_ENTRY = re.compile(r"^#(\d+)(?: \(([^)]*)\))?[^>:\n]*[>:]", re.MULTILINE)
+"""Where the quotation of a message begins: `#12 (rule)>`. Its other lines are marked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,12 @@ def seen(context: Context) -> Seen:
     labels = {fact.source for fact in context.facts if fact.kind in ORDERS}
     for words in made_up:
         heads = list(_ENTRY.finditer(words))
-        stops = [*(head.start() for head in heads[1:]), len(words)]
-        for head, stop in zip(heads, stops, strict=True):
-            quotes.append(Quoted(int(head[1]), words[head.end() : stop]))
+        for head, after in zip_longest(heads, heads[1:]):
+            quotes.append(Quoted(int(head[1]), words[head.end() : after.start() if after else None]))
             if ORDERS & {*(head[2] or "").split(", ")}:
                 labels.add(int(head[1]))
+    if {one.number for one in quotes} != {one.number for one in context.quotes}:
+        raise RuntimeError("the quotes of a context are not read as they are written")
     return Seen(texts, tuple(quotes), frozenset(labels))
 
 
