@@ -17,6 +17,7 @@ from bench.child import Child, append_times, together
 from bench.files import append_to_files, list_of_files
 from bench.followers import live_followers
 from bench.listing import listed_sessions
+from bench.quotes import quotes
 from bench.report import TIMES, Bound, Row
 from bench.stores import BATCH, TAIL, Bare, Statements, Straight, build, message, ready_to_commit
 from onefold.messages import encode
@@ -56,6 +57,7 @@ def everything(folder: Path, size: Size, say: Say) -> list[Row]:
     rows += listed_sessions(folder, size.followers * 10, say)
     rows.append(append_to_files(folder, size.appends // _SHORT, size.rounds * _SHORT, say))
     rows.append(list_of_files(folder, size.followers * 10, say))
+    rows += quotes(folder, size.rounds, say)
     small, large = folder / "small.db", folder / "large.db"
     build(small, _SMALL, lambda _: None)
 

@@ -1,1 +1,1 @@
-"""What a context still holds after five compactions by a summarizer that forgets everything. See `docs/fidelity.md`."""
+"""What a context still says after compactions by a summarizer that forgets everything. See `docs/fidelity.md`."""

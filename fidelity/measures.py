@@ -1,33 +1,44 @@
-"""The measurement: five stretches, five compactions, and a look at what the context holds at the end."""
+"""The measurement: five stretches, five compactions, and a look at what the context says at the end.
+
+All of it goes through the public library, as a program would: append, compact, look at the context.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
 
 import onefold
-from fidelity.conversations import KINDS, STRETCHES, Conversation, Planted, conversation
-from fidelity.forgetful import Forgetful
-from fidelity.held_back import HELD_BACK
+from fidelity import languages, talks
+from fidelity.languages import LANGUAGES
+from fidelity.models import Eager, Forgetful, Honest
+from fidelity.seen import Seen, ended, holds, labelled, only_former, plain, seen, shown, torn
+from fidelity.talks import HELD_BACK, KNOWN, Planted, Talk, text
 from onefold import Context, Policy
-from onefold.messages import codec
 
 SHARES = (0.10, 0.20, 0.30)
-LEDGER, NOTES, TAIL, UNBOUNDED, OTHERWISE = "ledger", "notes", "tail", "unbounded", "otherwise"
-WAYS = (LEDGER, TAIL)
-"""What is measured at every size: with the ledger, and without it, its room given to the newest messages. At the aim
-come `NOTES`, an agent that takes notes instead; `UNBOUNDED`, a ledger that nothing has to leave, so that what it lacks
-was not found; and `OTHERWISE`, the ledger with facts said in the ways that are held back."""
 AIM = 0.20
-"""The share at which everything should be held."""
-NOTED = frozenset({"rule", "preference", "value"})
-"""Kinds that an agent which takes notes would note."""
-LEDGER_SHARE, TAIL_SHARE, SUMMARY_SHARE = 0.45, 0.35, 0.10
+"""The share at which baselines and models are compared."""
+QUOTES, SUMMARY, NEWEST, VERBATIM = "quotes", "summary", "newest", "verbatim"
+WAYS = (QUOTES, VERBATIM, NEWEST, SUMMARY)
+"""What carries facts: quotes; users' messages whole, the newest first, in the same room; the newest messages, with the
+quotes' room added to theirs; nothing but the summary."""
+NO_MODEL, HONEST, EAGER = "no model", "honest model", "model that labels all"
+HELD_TO = (NO_MODEL, HONEST)
+"""With these no trap may be labelled. What the third one calls a rule, code cannot always tell from one."""
+MODELS: dict[str, Callable[[Talk], onefold.Summarizer]] = {
+    NO_MODEL: lambda _: Forgetful(), HONEST: Honest, EAGER: lambda _: Eager(),
+}  # fmt: skip
+QUOTE_SHARE, TAIL_SHARE, SUMMARY_SHARE = 0.45, 0.35, 0.10
 """Of the context's room. What is left over is for the message at which the tail begins."""
-_NEAR = 400
-"""Characters within which the parts of a fact have to stand in a message that is quoted whole."""
+MANY_ROUNDS = 20
+ALL_FITS, HALF, TENTH = "all fits", "half", "a tenth"
+ROOMS = {ALL_FITS: 4.0, HALF: 0.5, TENTH: 0.1}
+"""Room for quotes, as a share of people's words."""
 _TRIES = 6
 
 
@@ -35,189 +46,284 @@ _TRIES = 6
 class Look:
     """What one conversation's context held at the end."""
 
-    conversation: Conversation
+    group: str
     share: float
     way: str
+    model: str
     tokens: int
     original: int
-    quote_tokens: int
-    lines: tuple[str, ...]
-    """Of the ledger and the notes, as a model sees them."""
+    kinds: tuple[str, ...]
+    """For each planted fact, as the next two."""
     held: tuple[bool, ...]
-    """For each planted fact."""
-    superseded: tuple[tuple[Planted, str], ...]
-    """Facts with a line that shows a former value and not the present one."""
-    injected: tuple[str, ...]
-    """Lines that show an order which stood in tool output."""
-    idle: tuple[str, ...]
-    """Lines that hold nothing that was planted."""
+    former: tuple[bool, ...]
+    """Only a value that no longer holds is shown."""
+    missed: tuple[Planted, ...]
+    injected: int
+    """Orders from tool output that are shown outside the tool's own message."""
+    quoted: int
+    """Tokens of the quotes, about."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One kind of fact, at one size, over all conversations."""
+class Lasting:
+    """Facts that quotes held after five rounds, and that they no longer held after twenty."""
 
-    kind: str
-    share: float
-    way: str
+    name: str
     held: int
-    planted: int
-
-    @property
-    def rate(self) -> float:
-        return self.held / self.planted if self.planted else 1.0
+    lost: tuple[Planted, ...]
 
 
-def looks(seeds: Iterable[int]) -> list[Look]:
-    made = []
-    for seed in seeds:
-        talk = conversation(seed)
-        made += [look(talk, share, way) for share in SHARES for way in WAYS]
-        made += [look(talk, AIM, way) for way in (NOTES, UNBOUNDED)]
-        made.append(look(conversation(seed, HELD_BACK), AIM, OTHERWISE))
-    return made
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """A trap, in one language, room and with one model."""
+
+    group: str
+    kind: str
+    place: str
+    room: str
+    model: str
+    shown: bool
+    torn: bool
+    labelled: bool
 
 
-def look(talk: Conversation, share: float, way: str) -> Look:
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Something taken back, in one language and room."""
+
+    group: str
+    room: str
+    how: str
+
+
+@dataclass(slots=True)
+class Found:
+    """Everything that was measured."""
+
+    looks: list[Look] = field(default_factory=list)
+    lasting: list[Lasting] = field(default_factory=list)
+    traps: list[Caught] = field(default_factory=list)
+    ends: list[Ended] = field(default_factory=list)
+
+    def add(self, parts: Iterable[Found]) -> None:
+        for part in parts:
+            self.looks += part.looks
+            self.lasting += part.lasting
+            self.traps += part.traps
+            self.ends += part.ends
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One piece of the measurement, for a process of its own."""
+
+    run: Callable[..., Found]
+    given: tuple[object, ...]
+
+    def __call__(self) -> Found:
+        return self.run(*self.given)
+
+
+# ------------------------------------------------------------------ all of it
+
+
+def everything(conversations: int, seeds: int, spoken: Sequence[str] = LANGUAGES) -> list[Job]:
+    """So many of the frozen conversations in both phrasings, and so many seeds in each language."""
+    jobs = [
+        Job(look, (group, n, share, QUOTES, NO_MODEL))
+        for group, count in ((KNOWN, conversations), (HELD_BACK, conversations), *((one, seeds) for one in spoken))
+        for n in range(count)
+        for share in SHARES
+    ]
+    others = [(share, way) for share in SHARES for way in WAYS if way != QUOTES]
+    jobs += [Job(look, (KNOWN, n, share, way, NO_MODEL)) for n in range(conversations) for share, way in others]
+    jobs += [Job(look, (KNOWN, n, AIM, QUOTES, model)) for n in range(conversations) for model in (HONEST, EAGER)]
+    jobs += [Job(lasting, (group, n)) for group in (KNOWN, HELD_BACK) for n in range(conversations)]
+    jobs += [Job(lasting, (one, 0)) for one in spoken]
+    jobs += [Job(trapped, (one, room, model)) for one in spoken for room in (None, *SHARES) for model in MODELS]
+    return jobs + [Job(taken_back, (one, room)) for one in spoken for room in ROOMS]
+
+
+def measured(jobs: Sequence[Job], processes: int = 1) -> Found:
+    found = Found()
+    if processes == 1:
+        found.add(map(_done, jobs))
+        return found
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        found.add(pool.map(_done, jobs, chunksize=4))
+    return found
+
+
+def _done(job: Job) -> Found:
+    return job()
+
+
+@cache
+def conversation(group: str, n: int) -> Talk:
+    if group in (KNOWN, HELD_BACK):
+        return _frozen(group)[n]
+    return _kit(group)[n] if group not in LANGUAGES else languages.facts(group, n)
+
+
+@cache
+def _frozen(group: str) -> list[Talk]:
+    return talks.frozen(group)
+
+
+@cache
+def _kit(path: str) -> list[Talk]:
+    return talks.kit(Path(path))
+
+
+def of_kit(path: Path) -> list[Job]:
+    """Somebody else's conversations at every size, with quotes and with the newest messages alone."""
+    ways = ((share, way) for share in SHARES for way in (QUOTES, NEWEST))
+    return [Job(look, (str(path), n, *way, NO_MODEL)) for way in ways for n in range(len(_kit(str(path))))]
+
+
+# ------------------------------------------------------------------ its pieces
+
+
+def look(group: str, n: int, share: float, way: str, model: str) -> Found:
     """Goes through a conversation with a context of at most that share of its size."""
-    original = sum(codec("openai-chat").header(m).tokens for m in talk.messages)
+    talk = conversation(group, n)
+    original = size(talk)
     room = int(original * share)
-    policy = _policy(room, way)
-    context = _went_through(talk, policy, noting=way == NOTES)
-    for _ in range(_TRIES):  # the tail begins at a whole turn, so that it may be longer than it should
-        if context.tokens <= room or way == UNBOUNDED:
-            break
-        policy = replace(policy, tail_tokens=max(1, policy.tail_tokens - (context.tokens - room)))
-        context = _went_through(talk, policy, noting=way == NOTES)
-    lines, others = _taken_apart(context)
-    return Look(
-        conversation=talk,
-        share=share,
-        way=way,
-        tokens=context.tokens,
-        original=original,
-        quote_tokens=sum(_tokens(line) for line in lines),
-        lines=lines,
-        held=tuple(holds(fact, [*lines, *others]) for fact in talk.planted),
-        superseded=tuple((f, line) for f in talk.planted if (line := shows_former(f, lines)) is not None),
-        injected=tuple(line for line in lines if any(_plain(order) in _plain(line) for order in talk.injected)),
-        idle=tuple(line for line in lines if not any(holds(fact, [line]) for fact in talk.planted)),
-    )
+    context, _ = _fitted(talk, room, _policy(room, way), model)
+    view = seen(context)
+    texts = [*view.texts, *(_newest_of_people(talk, int(room * QUOTE_SHARE)) if way == VERBATIM else ())]
+    held = tuple(holds(fact, texts) for fact in talk.planted)
+    made = Look(
+        group=group, share=share, way=way, model=model, tokens=context.tokens, original=original,
+        kinds=tuple(fact.kind for fact in talk.planted),
+        held=held,
+        former=tuple(only_former(fact, texts) for fact in talk.planted),
+        missed=tuple(fact for fact, mark in zip(talk.planted, held, strict=True) if not mark),
+        injected=sum(any(plain(order) in plain(one.words) for one in view.quotes) for order in talk.injected),
+        quoted=sum(_tokens(one.words) for one in view.quotes),
+    )  # fmt: skip
+    return Found(looks=[made])
+
+
+def lasting(group: str, n: int) -> Found:
+    """Five rounds, then fifteen with nothing but small talk."""
+    talk = conversation(group, n)
+    room = int(size(talk) * AIM)
+    chatter = [
+        languages.small_talk(group if group in LANGUAGES else "en", 1_000 + extra, 8)
+        for extra in range(MANY_ROUNDS - talks.ROUNDS)
+    ]
+    policy = replace(_policy(room, QUOTES), tail_tokens=room // 20, shrink=0.0)  # so that each round cuts something
+    with onefold.open("memory:", summarizer=Forgetful(), policy=policy) as store:
+        session = store.session("talk")
+        for stretch in talk.stretches:
+            _round(session, stretch)
+        early = _held_by_quotes(talk, seen(session.context()))
+        for idle in chatter:
+            _round(session, idle)
+        late = _held_by_quotes(talk, seen(session.context()))
+    lost = tuple(fact for fact in talk.planted if fact in early and fact not in late)
+    return Found(lasting=[Lasting(group, len(early), lost)])
+
+
+def trapped(language: str, share: float | None, model: str) -> Found:
+    """What becomes of every trap of a language, in a context of that share, or in one that people's words fit into."""
+    talk = languages.traps(language, 0)
+    room = int(size(talk) * (share or 1.0))
+    tail = room // 20 if share is None else int(room * TAIL_SHARE)
+    context, numbers = _fitted(talk, room, replace(_policy(room, QUOTES), tail_tokens=tail), model)
+    view = seen(context)
+    name = ALL_FITS if share is None else f"{100 * share:.0f} %"
+    return Found(traps=[
+        Caught(
+            language, trap.kind, trap.place, name, model,
+            shown(trap, view), torn(trap, view, numbers), labelled(trap, view, numbers),
+        )
+        for trap in talk.traps
+    ])  # fmt: skip
+
+
+def taken_back(language: str, room: str) -> Found:
+    """Whether what ends something stands after it, with room for so much of people's words."""
+    talk = languages.ends(language, 0)
+    people = sum(_tokens(text(message)) for message in talk.messages if message["role"] == "user")
+    whole = size(talk)
+    policy = replace(_policy(whole, QUOTES), quote_tokens=int(people * ROOMS[room]), tail_tokens=whole // 20)
+    context, _ = _went_through(talk, policy, NO_MODEL)
+    view = seen(context)
+    return Found(ends=[Ended(language, room, ended(end, view)) for end in talk.ends])
+
+
+# ------------------------------------------------------------------ how
+
+
+@cache
+def size(talk: Talk) -> int:
+    """Of a whole conversation, in the library's own estimate of tokens."""
+    with onefold.open("memory:") as store:
+        session = store.session("whole")
+        session.append(talk.messages)
+        return session.context().tokens
 
 
 def _policy(room: int, way: str) -> Policy:
     return Policy(
-        tail_tokens=int(room * (TAIL_SHARE + (LEDGER_SHARE if way == TAIL else 0))),
+        limit=1_000_000,
+        tail_tokens=int(room * (TAIL_SHARE + (QUOTE_SHARE if way == NEWEST else 0))),
         tail_share=0.7,
         summary_tokens=max(16, int(room * SUMMARY_SHARE)),
-        quote_tokens=_ledger_room(room, way),
+        quote_tokens=int(room * QUOTE_SHARE) if way == QUOTES else 0,
+        quote_share=0.9,
         attempts=1,
         backoff=(),
     )
 
 
-def _ledger_room(room: int, way: str) -> int:
-    if way == UNBOUNDED:
-        return 1_000_000
-    return int(room * LEDGER_SHARE) if way in (LEDGER, OTHERWISE) else 0
+def _fitted(talk: Talk, room: int, policy: Policy, model: str) -> tuple[Context, tuple[int, ...]]:
+    """With a tail as short as it takes: it begins at a whole turn, so that it may be longer than it should."""
+    gone = _went_through(talk, policy, model)
+    for _ in range(_TRIES):
+        if gone[0].tokens <= room:
+            break
+        policy = replace(policy, tail_tokens=max(1, policy.tail_tokens - (gone[0].tokens - room)))
+        gone = _went_through(talk, policy, model)
+    return gone
 
 
-def _went_through(talk: Conversation, policy: Policy, *, noting: bool) -> Context:
-    with onefold.open("memory:", summarizer=Forgetful(), policy=policy) as store:
+def _went_through(talk: Talk, policy: Policy, model: str) -> tuple[Context, tuple[int, ...]]:
+    """The context at the end, and the number of each message."""
+    numbers: list[int] = []
+    with onefold.open("memory:", summarizer=MODELS[model](talk), policy=policy) as store:
         session = store.session("talk")
-        for n in range(STRETCHES):
-            session.append(list(talk.stretches[n]))
-            for note in talk.noted if noting else ():
-                if note.stretch == n and note.kind in NOTED:
-                    session.note(note.kind, note.text, note.key)
-            done = session.compact()
-            if not done.applied:
-                raise RuntimeError(f"seed {talk.seed}, stretch {n + 1}: not compacted: {done.state}, {done.cause}")
-        return session.context()
+        for stretch in talk.stretches:
+            numbers += _round(session, stretch)
+        return session.context(), tuple(numbers)
 
 
-def _taken_apart(context: Context) -> tuple[tuple[str, ...], list[str]]:
-    """The lines of ledger and notes as a model sees them, and the text of everything else."""
-    lines: list[str] = []
-    others: list[str] = []
-    for number, format, body in zip(context.numbers, context.formats, context.messages, strict=True):
-        text = codec(format).text(body)
-        if number == 0 and body["role"] == "user":
-            lines += text.split("\n- ")[1:]
-        else:
-            others.append(text)
-    return tuple(lines), others
+def _round(session: onefold.Session, stretch: Sequence[onefold.model.Json]) -> tuple[int, ...]:
+    numbers = session.append(list(stretch)).numbers
+    done = session.compact()
+    if not done.applied:
+        raise RuntimeError(f"not compacted: {done.state}, {done.cause}")
+    return numbers
 
 
-def holds(fact: Planted, texts: Iterable[str]) -> bool:
-    """Whether all that is needed of a fact stands together in one of the texts, word for word."""
-    return any(_together([_plain(need) for need in fact.needs], _plain(text)) for text in texts)
+def _held_by_quotes(talk: Talk, view: Seen) -> list[Planted]:
+    words = ["\n".join(one.words for one in view.quotes)]
+    return [fact for fact in talk.planted if holds(fact, words)]
 
 
-def _together(needs: Sequence[str], text: str) -> bool:
-    if not all(need in text for need in needs):
-        return False
-    *names, value = needs
-    return any(
-        all(name in text[max(0, at.start() - _NEAR) : at.end() + _NEAR] for name in names)
-        for at in _word(value).finditer(text)
-    )
-
-
-def shows_former(fact: Planted, lines: Iterable[str]) -> str | None:
-    """The first line in which a former value stands as if it still held."""
-    now = _word(_plain(fact.value))
-    for line in lines:
-        text = _plain(line)
-        for former in map(_plain, fact.stale):
-            if _word(former).search(text) and not now.search(text) and _means(fact, former, text):
-                return line
-    return None
-
-
-def _means(fact: Planted, former: str, text: str) -> bool:
-    """Whether a line with that value is about that fact: "14:30" could be anything's."""
-    quotes = (_plain(said).rstrip(".") for said in fact.said)
-    return _plain(fact.needs[0]) in text or any(q in text for q in quotes) or len(text) - len(former) < 30
-
-
-@cache
-def _word(value: str) -> re.Pattern[str]:
-    """The value alone: not as the beginning or the end of a longer name, path or number."""
-    return re.compile(rf"(?<![\w/.-]){re.escape(value)}(?![\w-]|[./]\w)")
-
-
-@lru_cache(maxsize=50_000)
-def _plain(text: str) -> str:
-    """Without what a phone or a line break changes."""
-    return " ".join(text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").split()).casefold()
-
-
-def _tokens(line: str) -> int:
-    return len(line.encode()) // 4 + 1
-
-
-def rows(seen: Sequence[Look], share: float, way: str) -> list[Row]:
-    """By kind, and all together at the end."""
-    mine = [one for one in seen if one.share == share and one.way == way]
-    made = []
-    for kind in (*KINDS, "all"):
-        marks = [
-            mark
-            for one in mine
-            for fact, mark in zip(one.conversation.planted, one.held, strict=True)
-            if kind in (fact.kind, "all")
-        ]
-        made.append(Row(kind, share, way, sum(marks), len(marks)))
+def _newest_of_people(talk: Talk, room: int) -> list[str]:
+    """People's messages whole, the newest first, until the next does not fit."""
+    made: list[str] = []
+    for message in reversed(talk.messages):
+        if message["role"] == "user":
+            room -= _tokens(text(message))
+            if room < 0:
+                break
+            made.append(text(message))
     return made
 
 
-def missed(seen: Sequence[Look], share: float) -> list[tuple[Look, Planted]]:
-    """Facts that the context with the ledger did not hold."""
-    return [
-        (one, fact)
-        for one in seen
-        if one.share == share and one.way == LEDGER
-        for fact, mark in zip(one.conversation.planted, one.held, strict=True)
-        if not mark
-    ]
+def _tokens(words: str) -> int:
+    return len(words.encode()) // 4 + 1

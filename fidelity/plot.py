@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 
-from fidelity.measures import LEDGER, SHARES, TAIL, Row
+from fidelity.measures import NEWEST, SHARES, Found
+from fidelity.report import Row, rows
+from fidelity.talks import HELD_BACK, KNOWN
 
 _WIDTH, _HEIGHT = 860, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 46, 44
@@ -24,21 +25,20 @@ _STYLE = """
 """
 
 
-def plot(rows: Sequence[Row]) -> str:
-    """Bars: what is held with the ledger, by kind and size; a line across each: what is held without it."""
-    kinds = list(dict.fromkeys(row.kind for row in rows))
-    by = {(row.kind, row.share, row.way): row for row in rows}
+def plot(found: Found) -> str:
+    """Bars: what quotes hold of the phrasings held back; a line across each: what newest messages hold of the known."""
+    held = [rows(found, HELD_BACK, share) for share in SHARES]
+    newest = [rows(found, KNOWN, share, NEWEST) for share in SHARES]
     parts = [*_frame(), *_key()]
-    step = (_WIDTH - _LEFT - _RIGHT) / len(kinds)
+    step = (_WIDTH - _LEFT - _RIGHT) / len(held[0])
     wide = len(SHARES) * _BAR + (len(SHARES) - 1) * _GAP
-    for n, kind in enumerate(kinds):
+    for n, first in enumerate(held[0]):
         start = _LEFT + n * step + (step - wide) / 2
         for place, share in enumerate(SHARES):
-            left = start + place * (_BAR + _GAP)
-            parts += _bar(left, place, by[kind, share, LEDGER], by[kind, share, TAIL])
+            parts += _bar(start + place * (_BAR + _GAP), place, share, held[place][n], newest[place][n])
         middle = _LEFT + (n + 0.5) * step
-        parts.append(_text(middle, _HEIGHT - _BOTTOM + 20, f"{kind}s" if kind != "all" else "all"))
-        parts.append(_text(middle, _HEIGHT - _BOTTOM + 36, f"{by[kind, SHARES[0], LEDGER].planted} planted", "small"))
+        parts.append(_text(middle, _HEIGHT - _BOTTOM + 20, f"{first.kind}s" if first.kind != "all" else "all"))
+        parts.append(_text(middle, _HEIGHT - _BOTTOM + 36, f"{first.planted} planted", "small"))
     body = "\n".join(f"  {part}" for part in parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
@@ -47,9 +47,9 @@ def plot(rows: Sequence[Row]) -> str:
     )
 
 
-def _bar(left: float, place: int, row: Row, without: Row) -> list[str]:
+def _bar(left: float, place: int, share: float, row: Row, without: Row) -> list[str]:
     top, line = _height(row.rate), _height(without.rate)
-    tip = f"{row.kind}, {100 * row.share:.0f} %: {row.held} of {row.planted}; without the ledger {without.held}"
+    tip = f"{row.kind}, {100 * share:.0f} %: {row}; the newest messages {without}"
     high = _height(0) - top
     return [
         f'<rect class="s{place}" x="{left:.1f}" y="{top:.1f}" width="{_BAR}" height="{high:.1f}">{_tip(tip)}</rect>',
@@ -78,7 +78,7 @@ def _key() -> list[str]:
         made.append(_text(x + 20, 20, f"context of {100 * share:.0f} %", anchor="start"))
         x += 150
     made.append(f'<line class="without" x1="{x}" x2="{x + 16}" y1="15" y2="15"/>')
-    made.append(_text(x + 22, 20, "the same size without the ledger", anchor="start"))
+    made.append(_text(x + 22, 20, "the newest messages alone", anchor="start"))
     return made
 
 
