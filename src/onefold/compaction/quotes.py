@@ -42,13 +42,14 @@ _AGENTS, _QUESTION, _EARLIER, _MIDDLE, _SHOWN = 0.9, 0.5, 0.5, 0.5, 0.5
 _PEOPLES = 0.85  # of the room, for people's messages whole: the rest is for what agents report
 _OVERHEAD = 20  # tokens that a line costs beside its words
 _EDGE = 1_000  # characters at either end of a long message that are not its middle
-_LONG = 600  # characters from which a message's end is part of the setting of what stands in it
+_GREETING = 25  # tokens that the beginning of a message with paragraphs has at least
+_LONG = 400  # characters from which a message's end is part of the setting of what stands in it
 _ANSWER = 40  # bytes up to which a message is a short answer
 _HANDED = 100  # characters from which a message may be what another one announced
+_ANNOUNCED = 200  # characters up to which what was said before comes whole
 _NOD = 160  # characters up to which an agent's message says little more than yes
 _NEAR = 4  # records from one message to another that has to do with it
 _TINY = 1e-6
-_AT_ONCE = 50
 _SAME = 3  # words that two sentences share at least that differ only in values
 
 
@@ -174,8 +175,9 @@ def is_identifier(word: str) -> bool:
     return any(c.isdigit() for c in word) or _SHAPE.search(word) is not None
 
 
-def terms(text: str) -> dict[str, float]:
-    """The words of a text, and what each weighs: an identifier twice as much as another word."""
+@lru_cache(1 << 12)
+def terms(text: str) -> Mapping[str, float]:
+    """The words of a sentence, and what each weighs: an identifier twice as much as another word."""
     found: dict[str, float] = {}
     for token in _TOKEN.findall(text):
         found.update(_terms(token))
@@ -202,19 +204,34 @@ def _terms(token: str) -> tuple[tuple[str, float], ...]:
 
 
 class _Rarity:
-    def __init__(self) -> None:
+    """How often the words of some sentences come in all that was said: only those are counted, so that much text is
+    read at the speed of a search."""
+
+    def __init__(self, sentences: Iterable[str]) -> None:
+        wanted = {term for sentence in sentences for term in terms(sentence)}
+        self._wanted = frozenset(wanted)
+        self._pairs = any(len(term) <= _PAIR and _UNSPACED.match(term) for term in wanted)
         self._seen: Counter[str] = Counter()
         self._texts = 0
 
     def add(self, text: str) -> None:
-        self._seen.update(terms(text).keys())
+        low = text.casefold()
+        found = self._wanted.intersection(_WORD.findall(low))
+        found |= self._wanted.intersection(token.strip(_EDGES) for token in {*low.split()})
+        if self._pairs and not low.isascii():
+            for run in _UNSPACED.findall(low):
+                found |= self._wanted.intersection(run[n : n + _PAIR] for n in range(max(1, len(run) - 1)))
+        self._seen.update(found)
         self._texts += 1
 
     def of(self, sentence: str) -> float:
         """How much only this sentence says, for its length."""
         every = self._texts + 1
-        rare = sum(w * math.log(every / self._seen.get(t, 1)) for t, w in terms(sentence).items())
+        rare = sum(w * math.log(every / max(1, self._seen[t])) for t, w in terms(sentence).items())
         return rare / math.log(every) / (estimate(sentence) + _OVERHEAD) if every > 1 else 0.0
+
+
+_PAIR = 2
 
 
 # ---------------------------------------------------------------------- sentences that may be quoted
@@ -256,9 +273,13 @@ def _sentences(of: Said) -> list[_Sentence]:
     return made
 
 
+def _too_long(one: Said) -> bool:
+    return one.length > MOST_WORDS or one.size > MOST_BYTES
+
+
 def _whole(of: Said) -> list[_Unit]:
     """A message whole; one that is too long, as a line."""
-    if of.length > MOST_WORDS or of.size > MOST_BYTES:
+    if _too_long(of):
         return [_Unit(of.number, "", 0, of.length)]
     trimmed = ((p, len(t) - len(t.lstrip()), len(t.rstrip())) for p, t in of.texts.items())
     return [_Unit(of.number, pointer, start, end) for pointer, start, end in trimmed if start < end]
@@ -352,37 +373,41 @@ class _Choice:
     def _bundles(self, *, people: bool) -> list[_Bundle]:
         """What may be quoted by its score: what the base quotes so, and what is cut now. Without `people`, of agents
         alone, since people's messages are whole."""
-        rarity = self._rarity()
         floor = self._before.marks[0 if people else 1]
         kept: dict[float, list[_Unit]] = {}
-        fresh: list[_Bundle] = []
-        spoken_by = {n: s.who for n, s in self._known.items()}
         for quote in self._carried:
-            if quote.score and (people or spoken_by[quote.number] == AGENT):
+            if quote.score and (people or self._known[quote.number].who == AGENT):
                 kept.setdefault(quote.score, []).append(_Unit(*quote[:4]))
         again = {q.number for q in self._carried if not q.score} if people else set()  # whole until now
-        new = [self._known[n] for n in sorted(again)] + self._cut
-        found: list[tuple[_Sentence, float, tuple[_Unit, ...]]] = []
-        for at, one in enumerate(sorted(new)):
-            if at % _AT_ONCE == 0:
-                self._pause()
+        new = sorted((*(self._known[n] for n in again), *self._cut))
+        told: list[tuple[Said, list[_Sentence]]] = []
+        for one in new:
+            self._pause()
             if one.who == AGENT:
-                found += [(s, _AGENTS * rarity.of(s.text), ()) for s in _sentences(one) if _names(s.text)]
+                told.append((one, [s for s in _sentences(one) if _names(s.text)]))
             elif people:
-                found += self._of_a_person(one, rarity)
+                told.append((one, _sentences(one) if not _too_long(one) else []))
+        rarity = self._rarity(s.text for _, sentences in told for s in sentences)
+        found: list[tuple[_Sentence, float, tuple[_Unit, ...]]] = []
+        for one, sentences in told:
+            if one.who == AGENT:
+                found += [(s, _AGENTS * rarity.of(s.text), ()) for s in sentences]
+            else:
+                found += self._of_a_person(one, sentences, rarity)
         earlier = _earlier(s for s, _, _ in found)
+        fresh: list[_Bundle] = []
         for sentence, worth, setting in found:
             score = round(worth * (_EARLIER if sentence.unit in earlier else 1.0), 6)
             if score > floor:
                 fresh.append(_Bundle(score, tuple(dict.fromkeys((sentence.unit, *setting)))))
         return [*(_Bundle(score, tuple(units)) for score, units in kept.items()), *fresh]
 
-    def _of_a_person(self, one: Said, rarity: _Rarity) -> list[tuple[_Sentence, float, tuple[_Unit, ...]]]:
-        if one.length > MOST_WORDS or one.size > MOST_BYTES:
-            (line,) = _whole(one)
-            return [(_Sentence(line, "", False, -1, False), _TINY, ())]
-        sentences = _sentences(one)
-        around = self._around(one)
+    def _of_a_person(
+        self, one: Said, sentences: Sequence[_Sentence], rarity: _Rarity
+    ) -> list[tuple[_Sentence, float, tuple[_Unit, ...]]]:
+        if not sentences:
+            return [(_Sentence(line, "", False, -1, False), _TINY, ()) for line in _whole(one) if not line.pointer]
+        around = [*_edges(one, sentences), *self._around(one)]
         found: list[tuple[_Sentence, float, tuple[_Unit, ...]]] = []
         for sentence in sentences:
             score = rarity.of(sentence.text)
@@ -392,12 +417,8 @@ class _Choice:
                 score *= factor if holds else 1.0
             score += _LABEL if self._is_labelled(sentence.unit) else 0.0
             score += _SYSTEM if one.who == SYSTEM else 0.0
-            setting = [sentences[0].unit, *around]
-            if sentence.under >= 0:
-                setting.append(sentences[sentence.under].unit)
-            if one.length > _LONG:
-                setting.append(sentences[-1].unit)
-            found.append((sentence, score, tuple(setting)))
+            under = (sentences[sentence.under].unit,) if sentence.under >= 0 else ()
+            found.append((sentence, score, (*around, *under)))
         return found
 
     def _around(self, one: Said) -> list[_Unit]:
@@ -410,7 +431,8 @@ class _Choice:
             if near.number < one.number - _NEAR or near.length > MOST_WORDS:
                 break
             if (near.who == PERSON and _may_be_shown(one)) or (near.who == AGENT and _small(one)):
-                found += [s.unit for s in _sentences(near)[-1:]]
+                said = _sentences(near)
+                found += [s.unit for s in (said if near.length <= _ANNOUNCED else said[-1:])]
             if near.who != AGENT or near.length > _NOD:
                 break
         return found
@@ -419,11 +441,10 @@ class _Choice:
         number, pointer, start, end = unit
         return any(x[:2] == (number, pointer) and x.start < end and start < x.end for x in self._labels)
 
-    def _rarity(self) -> _Rarity:
-        made = _Rarity()
-        for n, text in enumerate(self._texts()):
-            if n % _AT_ONCE == 0:
-                self._pause()
+    def _rarity(self, sentences: Iterable[str]) -> _Rarity:
+        made = _Rarity(sentences)
+        for text in self._texts():
+            self._pause()
             made.add(text)
         return made
 
@@ -434,6 +455,22 @@ class _Choice:
         for quote in self._carried:
             if quote.pointer:
                 yield self._known[quote.number].texts.get(quote.pointer, "")[quote.start : quote.end]
+
+
+def _edges(one: Said, sentences: Sequence[_Sentence]) -> list[_Unit]:
+    """The beginning of a message, in one with paragraphs a greeting with what follows it; and its end, where that may
+    say what the rest is."""
+    parted = "\n\n" in one.words
+    found = [sentences[0].unit]
+    size = estimate(sentences[0].text)
+    for sentence in sentences[1:]:
+        if not parted or size >= _GREETING:
+            break
+        found.append(sentence.unit)
+        size += estimate(sentence.text)
+    if parted or one.length > _LONG:
+        found.append(sentences[-1].unit)
+    return found
 
 
 def _scored(bundles: Iterable[_Bundle]) -> dict[_Unit, float]:

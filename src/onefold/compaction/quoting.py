@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -14,7 +15,8 @@ from onefold.messages.codecs import PLAIN
 from onefold.messages.groups import LEADING
 from onefold.model import Fact, Quotes, Record
 
-_AT_ONCE = 20
+_NEAR = 8
+_WORK = 0.005
 
 
 def quoted_of(
@@ -23,6 +25,7 @@ def quoted_of(
 ) -> Chosen:  # fmt: skip
     """What is quoted of all that the next segment cuts away. `removed` is the size of what it replaces, which quotes
     must not outweigh."""
+    pause = _now_and_then(pause)
     before = work.quoting.quotes
     cut_away = [r for r in work.messages if r.number < planned.cut]
     covers = work.covered + sum(r.header.tokens for r in cut_away if r.header is not None)
@@ -36,15 +39,28 @@ def quoted_of(
     ]
     heard, others = _heard([gone[n] for n in sorted(gone.keys() - {*prompt})], pause)
     carried = {} if anew else {s.number: s for r in work.quoting.records if (s := said(r)) is not None}
-    near = [s for r in work.before if r.number not in carried and (s := said(r)) is not None]
+    near = [s for r in work.before[-_NEAR:] if r.number not in carried and (s := said(r)) is not None]
+    background = [] if anew else [codec(r.format or PLAIN).text(r.body) for r in work.before]
     labels = labelled((*_of_a_model(work.facts), *facts), [*carried.values(), *heard], others)
     made = choose(
         Quotes(labels=before.labels) if anew else before, carried, heard, room=room,
-        earlier=() if anew else near, others=[*others, *([work.previous] if work.previous else [])], labels=labels,
-        pause=pause,
+        earlier=() if anew else near, others=[*others, *background], labels=labels, pause=pause,
     )  # fmt: skip
     chosen_in = room if anew or not before.room else before.room
     return made._replace(quotes=replace(made.quotes, room=chosen_in, covers=covers))
+
+
+def _now_and_then(pause: Callable[[], object]) -> Callable[[], None]:
+    """A pause after some milliseconds of work, so that other threads of this process are not kept waiting."""
+    since = time.monotonic()
+
+    def gently() -> None:
+        nonlocal since
+        if time.monotonic() - since > _WORK:
+            pause()
+            since = time.monotonic()
+
+    return gently
 
 
 def _numbers(records: Iterable[Record]) -> set[int]:
@@ -55,9 +71,8 @@ def _heard(records: Iterable[Record], pause: Callable[[], object]) -> tuple[list
     """Who said what, and the texts of what nobody said."""
     heard: list[Said] = []
     others: list[str] = []
-    for at, record in enumerate(records):
-        if at % _AT_ONCE == 0:
-            pause()
+    for record in records:
+        pause()
         one = said(record)
         if one is not None:
             heard.append(one)

@@ -61,7 +61,8 @@ class Work:
     quoting: Quoting
     """What the base quotes."""
     before: tuple[Record, ...]
-    """The last messages before the base's cut, by which the first ones after it may be understood."""
+    """The last messages before the base's cut, by which the first ones after it may be understood, and which show how
+    rare words are where few messages came since."""
     earlier: Callable[[], tuple[Record, ...]]
     """Reads all messages before the base's cut, as far as that is bounded, the newest ones first."""
     filled: bool
@@ -95,7 +96,7 @@ def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda:
         previous=base.summary,
         facts=base.facts,
         quoting=base.quoting,
-        before=_before(journal, claim, base.segment, _FEW),
+        before=_before(journal, claim, base.segment, max(_FEW, _ENOUGH - len(messages))),
         earlier=partial(_before, journal, claim, base.segment, _MANY, most=_FILL_RECORDS, pause=pause),
         filled=base.filled,
         covered=base.quoting.quotes.covers or journal.backend.read(partial(_size, claim.session, base.segment)),
@@ -125,6 +126,7 @@ def _before(
 
 
 _FEW = 8
+_ENOUGH = 200
 _MANY = 200
 _FILL_RECORDS = 20_000
 _FILL_BYTES = 8 << 20
