@@ -39,6 +39,7 @@ MOST_BYTES = 4 << 20
 _SYSTEM, _LABEL = 100.0, 1.0
 """What is added to a score: what the program's operator said comes first, and what a model called a rule early."""
 _AGENTS, _QUESTION, _EARLIER, _MIDDLE, _SHOWN = 0.9, 0.5, 0.5, 0.5, 0.5
+_STAYS = 2.0  # how many times as much a sentence has to be worth to take the place of one that is quoted
 _PEOPLES = 0.85  # of the room, for people's messages whole: the rest is for what agents report
 _OVERHEAD = 20  # tokens that a line costs beside its words
 _EDGE = 1_000  # characters at either end of a long message that are not its middle
@@ -50,6 +51,8 @@ _ANNOUNCED = 200  # characters up to which what was said before comes whole
 _NOD = 160  # characters up to which an agent's message says little more than yes
 _NEAR = 4  # records from one message to another that has to do with it
 _TINY = 1e-6
+_LINE = 9  # bytes that a stretch costs beside its words, about
+_SIMPLE = 2  # keys of a message that is a role and its words
 _SAME = 3  # words that two sentences share at least that differ only in values
 
 
@@ -77,7 +80,11 @@ def said(record: Record) -> Said | None:
     """Who says what in a message; None if there are nobody's words in it to quote."""
     who = who_says(record.header.role) if record.header is not None else None
     texts = dict(spoken(record.format, record.body)) if who is not None else {}
-    return Said(record.number, who, record.at, texts, _bytes(record)) if who is not None and texts else None
+    if who is None or not any(map(str.strip, texts.values())):
+        return None
+    simple = len(record.body) <= _SIMPLE and texts.keys() == {"/content"}
+    size = len(texts["/content"].encode("utf-8", "surrogatepass")) if simple else len(encode(record.body))
+    return Said(record.number, who, record.at, texts, size)
 
 
 class Chosen(NamedTuple):
@@ -251,6 +258,8 @@ class _Bundle(NamedTuple):
 
     score: float
     units: tuple[_Unit, ...]
+    rank: float
+    """By which it competes: what is quoted already stands, unless something is said that is worth much more."""
 
 
 class _Sentence(NamedTuple):
@@ -312,12 +321,15 @@ class _Choice:
 
     def _taken(self, whole: Sequence[_Unit], bundles: list[_Bundle]) -> Chosen:
         """As many as fit, the best first. What has one score goes together."""
-        bundles.sort(key=lambda b: -b.score)
+        bundles.sort(key=lambda b: -b.rank)
         count = len(bundles)
-        stops = [n for n in range(count + 1) if n in (0, count) or bundles[n - 1].score > bundles[n].score]
+        stops = [n for n in range(count + 1) if n in (0, count) or bundles[n - 1].rank > bundles[n].rank]
         low, high = 0, len(stops) - 1
+        guess = self._guess(bundles, stops, whole)
         while low < high:
-            middle = (low + high + 1) // 2
+            middle = guess.pop() if guess else (low + high + 1) // 2
+            if not low < middle <= high:
+                continue
             self._pause()
             if self._fits(_scored(bundles[: stops[middle]]), whole, self._room):
                 low = middle
@@ -331,6 +343,26 @@ class _Choice:
         quotes = self._quotes(scored, whole)
         gone, labels = self._gaps(q.number for q in quotes), self._labelled(quotes)
         return Chosen(Quotes(tuple(quotes), (people, agents), gone, labels), self._size(quotes))
+
+    def _guess(self, bundles: Sequence[_Bundle], stops: Sequence[int], whole: Sequence[_Unit]) -> list[int]:
+        """Where the search begins: around what is likely to fit, by the length of its words."""
+        seen: dict[_Unit, int] = {}
+        room = self._room * 4 - estimate(quoted(())) * 4 - sum(self._length(unit) for unit in whole)
+        at = 0
+        for at, stop in enumerate(stops):
+            for bundle in bundles[stops[at - 1] if at else 0 : stop]:
+                for unit in bundle.units:
+                    if unit not in seen:
+                        seen[unit] = self._length(unit)
+                        room -= seen[unit]
+            if room < 0 or len(seen) + len(whole) > MOST:
+                break
+        return [at - max(1, at // 16), at + max(1, at // 16), at]
+
+    def _length(self, unit: _Unit) -> int:
+        text = self._known[unit.number].texts.get(unit.pointer, "")
+        words = text[unit.start : unit.end]
+        return _LINE + (len(words) if words.isascii() else len(words.encode("utf-8", "surrogatepass")))
 
     def _fits(self, scored: Mapping[_Unit, float], whole: Sequence[_Unit], room: int) -> bool:
         if len(scored) + len(whole) > MOST:
@@ -399,8 +431,8 @@ class _Choice:
         for sentence, worth, setting in found:
             score = round(worth * (_EARLIER if sentence.unit in earlier else 1.0), 6)
             if score > floor:
-                fresh.append(_Bundle(score, tuple(dict.fromkeys((sentence.unit, *setting)))))
-        return [*(_Bundle(score, tuple(units)) for score, units in kept.items()), *fresh]
+                fresh.append(_Bundle(score, tuple(dict.fromkeys((sentence.unit, *setting))), score))
+        return [*(_Bundle(score, tuple(units), score * _STAYS) for score, units in kept.items()), *fresh]
 
     def _of_a_person(
         self, one: Said, sentences: Sequence[_Sentence], rarity: _Rarity
@@ -476,7 +508,7 @@ def _edges(one: Said, sentences: Sequence[_Sentence]) -> list[_Unit]:
 def _scored(bundles: Iterable[_Bundle]) -> dict[_Unit, float]:
     """What is taken, each with the score of the best that it is taken for."""
     made: dict[_Unit, float] = {}
-    for score, units in bundles:
+    for score, units, _ in bundles:
         for unit in units:
             made[unit] = max(score, made.get(unit, 0.0))
     return made
@@ -507,7 +539,3 @@ def _may_be_shown(one: Said) -> bool:
 
 def _small(one: Said) -> bool:
     return one.length <= _ANSWER and len(one.words.encode("utf-8", "surrogatepass")) <= _ANSWER
-
-
-def _bytes(record: Record) -> int:
-    return len(encode(record.body))

@@ -16,7 +16,8 @@ from onefold.messages.groups import LEADING
 from onefold.model import Fact, Quotes, Record
 
 _NEAR = 8
-_WORK = 0.005
+_WORK = 0.02
+_ENOUGH = 256 << 10
 
 
 def quoted_of(
@@ -44,10 +45,16 @@ def quoted_of(
     labels = labelled((*_of_a_model(work.facts), *facts), [*carried.values(), *heard], others)
     made = choose(
         Quotes(labels=before.labels) if anew else before, carried, heard, room=room,
-        earlier=() if anew else near, others=[*others, *background], labels=labels, pause=pause,
+        earlier=() if anew else near, others=_some([*others, *background]), labels=labels, pause=pause,
     )  # fmt: skip
     chosen_in = room if anew or not before.room else before.room
     return made._replace(quotes=replace(made.quotes, room=chosen_in, covers=covers))
+
+
+def _some(texts: Sequence[str]) -> list[str]:
+    """Enough of them, from everywhere, to tell how rare words are."""
+    step = max(1, sum(map(len, texts)) // _ENOUGH)
+    return [*texts[::step]]
 
 
 def _now_and_then(pause: Callable[[], object]) -> Callable[[], None]:

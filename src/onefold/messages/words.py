@@ -11,7 +11,8 @@ import re
 from typing import Self
 
 from onefold.errors import InvalidMessage
-from onefold.messages.codecs import FORMATS, PLAIN
+from onefold.messages.codecs import FORMATS, OPENAI_CHAT, PLAIN
+from onefold.messages.openai_chat import SPEAKERS
 from onefold.messages.programs import CLAUDE_CODE, of_program
 from onefold.messages.said import Text
 from onefold.model import Json
@@ -22,6 +23,8 @@ def spoken(format: str | None, body: Json) -> list[tuple[str, str]]:
     reasoning, documents or files. Nothing for a body that is not of its format, or a format that nobody knows."""
     if (codec := FORMATS.get(format or PLAIN)) is None:
         return []
+    if format == OPENAI_CHAT and isinstance(body, dict) and isinstance(content := body.get("content"), str):
+        return [("/content", content)] if content and body.get("role") in SPEAKERS else []  # as most are
     try:
         parts = codec.parse(_marked(body)).parts
     except InvalidMessage:
