@@ -45,6 +45,10 @@ AGENT_ENDED = "agent.ended"
 QUESTION_ASKED = "question.asked"
 QUESTION_SETTLED = "question.settled"
 
+PROMPT = "prompt"
+"""The slot of the system prompt: a `pin.added` with it says which messages that is from there on."""
+Slot: TypeAlias = Literal["prompt"]
+
 MARKS = (PIN_ADDED, PIN_REMOVED, NOTE, ALIAS)
 """Kinds that are few and looked up together: what stands in every context, and other ids."""
 

@@ -33,6 +33,7 @@ from onefold.model import (
     Record,
     Segment,
     SessionState,
+    Slot,
 )
 
 
@@ -74,8 +75,9 @@ class Session:
         key: str | None = None,
         format: str | None = None,
         actor: str | None = None,
+        slot: Slot | None = None,
     ) -> Appended:
-        return await in_thread(partial(self._session.append, messages, key=key, format=format, actor=actor))
+        return await in_thread(partial(self._session.append, messages, key=key, format=format, actor=actor, slot=slot))
 
     def read(self, start: int = 1, stop: int | None = None) -> AsyncIterator[Record]:
         return Pages(partial(self._session.read, start, stop))

@@ -66,6 +66,10 @@ def write(said: Sequence[Said]) -> list[Json]:
     return written
 
 
+def unthought(body: Json) -> Json | None:
+    return None if body.get("sessionUpdate") == "agent_thought_chunk" else body
+
+
 def _block(kind: str, url: str | None) -> Json:
     if kind == "image" and url is not None and url.startswith("data:") and ";base64," in url:
         type, _, data = url.removeprefix("data:").partition(";base64,")

@@ -155,6 +155,16 @@ def results(call: Json, given: Sequence[Result]) -> list[Json]:
     return [{"role": "user", "content": blocks}]
 
 
+def unthought(message: Json) -> Json | None:
+    """A message without what the model thought; None if that is all there is."""
+    if not isinstance(content := message.get("content"), list):
+        return message
+    left = [b for b in content if not (isinstance(b, dict) and str(b.get("type")) in _THOUGHT)]
+    if len(left) == len(content):
+        return message
+    return message | {"content": left} if left else None
+
+
 def _blocks(message: dict[str, Json]) -> list[Json]:
     content = message["content"]
     return [{"type": "text", "text": content}] if isinstance(content, str) else content

@@ -287,6 +287,7 @@ class ContextJson(TypedDict):
     facts: list[FactJson]
     notes: list[NoteJson]
     pinned: list[int]
+    prompt: list[int]
     left_out: list[int]
     segment: int
     last: int

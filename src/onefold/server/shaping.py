@@ -238,6 +238,7 @@ def context_json(session: str, context: Context, format: str | None) -> ContextJ
         "facts": [fact_json(f) for f in context.facts],
         "notes": [note_json(n) for n in context.notes],
         "pinned": list(context.pinned),
+        "prompt": list(context.prompt),
         "left_out": list(context.left_out),
         "segment": context.segment,
         "last": context.last,
