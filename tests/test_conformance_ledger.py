@@ -165,9 +165,11 @@ def test_a_note_takes_the_place_of_a_fact(session: Session) -> None:
 
     session.note(fact.kind, "The staging port is 7000.", fact.key)
 
-    assert OLD not in told(session.context())
-    assert "7000" in str(session.context().messages)
+    assert OLD not in texts(session)
+    assert "7000" in session.context().messages[-1]["content"], "at its place; what stands in front stays"
     assert session.state.tokens == session.context().tokens
+    folded(session, "Thanks.")
+    assert OLD not in told(session.context())
 
 
 def test_an_empty_note_takes_a_fact_away_until_it_is_said_again(session: Session) -> None:

@@ -45,10 +45,6 @@ AGENT_ENDED = "agent.ended"
 QUESTION_ASKED = "question.asked"
 QUESTION_SETTLED = "question.settled"
 
-PROMPT = "prompt"
-"""The slot of the system prompt: a `pin.added` with it says which messages that is from there on."""
-Slot: TypeAlias = Literal["prompt"]
-
 MARKS = (PIN_ADDED, PIN_REMOVED, NOTE, ALIAS)
 """Kinds that are few and looked up together: what stands in every context, and other ids."""
 
@@ -60,6 +56,8 @@ URGENT = FULL | {MANUAL, "erase"}
 """Triggers that are heard even after an undo: the context is full, or what stood for it is gone."""
 
 Outcome: TypeAlias = Literal["settled", "failed", "cancelled", "interrupted"]
+Slot: TypeAlias = Literal["prompt"]
+"""What messages can be from a record on: the system prompt. A `pin.added` says so."""
 ForkKind: TypeAlias = Literal["branch", "subagent", "review"]
 Keeper: TypeAlias = Literal["onefold", "agent"]
 Ranges: TypeAlias = tuple[tuple[int, int], ...]

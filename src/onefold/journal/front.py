@@ -6,15 +6,17 @@ or a prompt that is made since stands at its own place, and moves to the front w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from onefold.journal import view
 from onefold.journal.seam import Transaction
 from onefold.journal.view import Marks, Standing
-from onefold.messages.codecs import estimate
-from onefold.messages.frame import noted_here
+from onefold.messages.frame import PINNED, PINNED_END, noted_here
+from onefold.messages.said import estimate, plain_header
 from onefold.model import PIN_ADDED, Json, Note, Segment, SessionState
+
+_LINES = sum(plain_header("user", estimate(line)).tokens for line in (PINNED, PINNED_END))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,12 @@ def of(tx: Transaction, session: str, segment: Segment, stop: int) -> Front:
     return Front(opening, stands.standing(leading), tuple(since), frozenset(shown))
 
 
+def pin_tokens(tx: Transaction, session: str, numbers: Iterable[int]) -> int:
+    """By how much messages that are brought back make a context larger, with the lines around them."""
+    brought = (view.record(tx, session, n) for n in numbers)
+    return _LINES + sum(r.header.tokens for r in brought if r is not None and r.header is not None)
+
+
 def note_tokens(note: Note, before: Note | None) -> int:
     """By how much a note makes a context larger."""
     return estimate(noted_here(note, before))
@@ -90,5 +98,4 @@ def size(tx: Transaction, state: SessionState, head: Segment, told: Mapping[str,
 def _weighs(tx: Transaction, session: str, one: Since) -> int:
     if one.note is not None:
         return note_tokens(one.note, one.before)
-    brought = (view.record(tx, session, n) for n in one.brings)
-    return sum(r.header.tokens for r in brought if r is not None and r.header is not None)
+    return pin_tokens(tx, session, one.brings)

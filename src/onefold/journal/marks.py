@@ -225,5 +225,4 @@ def _brings(tx: Transaction, state: SessionState, head: Segment, numbers: tuple[
     apart = [n for n in numbers if n < head.cut]
     if front.of(tx, state.id, head, state.last + 1).shown.issuperset(apart):
         return 0
-    brought = (view.record(tx, state.id, n) for n in apart)
-    return sum(r.header.tokens for r in brought if r is not None and r.header is not None)
+    return front.pin_tokens(tx, state.id, apart)

@@ -29,7 +29,6 @@ from onefold.model import (
     NOTE,
     PIN_ADDED,
     PIN_REMOVED,
-    PROMPT,
     REQUESTED,
     SEGMENT_OPENED,
     SKIPPED,
@@ -411,7 +410,7 @@ class Marks:
 
 def is_prompt(mark: Record) -> bool:
     """Whether a mark says that messages are the system prompt from there on. Older programs take it for a pin."""
-    return mark.kind == PIN_ADDED and mark.body.get("slot") == PROMPT
+    return mark.kind == PIN_ADDED and mark.body.get("slot") == "prompt"
 
 
 def pinned_messages(tx: Transaction, session: str, standing: Standing, stop: int) -> list[Record]:
