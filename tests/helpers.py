@@ -48,6 +48,15 @@ def said_in(context: Context) -> tuple[list[Json], int]:
     return context.messages[1:], context.tokens - codec("openai-chat").header(line).tokens
 
 
+def thought_in(session: Session, context: Context) -> int:
+    """How much larger the messages of a context are in the journal: by reasoning, which is left out of old ones."""
+    records = {r.number: r for r in session.read() if r.kind == "message"}
+    shown = zip(context.numbers, context.formats, context.messages, strict=True)
+    told = sum(codec(format).header(body).tokens for number, format, body in shown if number in records)
+    whole = [records[n].header for n in (*context.numbers, *context.left_out) if n in records]
+    return sum(header.tokens for header in whole if header is not None) - told
+
+
 class Clock:
     """The time, which a test can put forward: past a lease without waiting for its end."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 CONTENT = ("message", "input.queued", "note")
@@ -25,6 +25,13 @@ class Refused(Exception):
     @property
     def why(self) -> str:
         return str(self.args[0])
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The body of a mark: these messages are the system prompt from here on."""
+
+    numbers: tuple[int, ...]
 
 
 @dataclass
@@ -267,20 +274,31 @@ class Life:
         spans += [(call, upto) for call in pairs.lacks if pairs.lacks[call] and call not in pairs.given_up]
         return not any(first < cut <= last for first, last in spans)
 
-    def pinned(self) -> set[int]:
+    def pinned(self, before: int | None = None) -> set[int]:
+        """By marks before a record; by all of them."""
         found: set[int] = set()
-        for _, e in sorted(self.entries.items()):
-            if e.kind == "pin.added":
+        for n, e in sorted(self.entries.items()):
+            if before is not None and n >= before:
+                break
+            if e.kind == "pin.added" and isinstance(e.body, list):
                 found |= set(e.body)
             if e.kind == "pin.removed":
                 found -= set(e.body)
         return found & set(self.visible())
 
-    def notes(self) -> list[tuple[str, str]]:
-        """What holds, in the order it was said: kind and text."""
+    def prompts(self, before: int) -> list[list[int]]:
+        """The system prompts that were ever in force by records before this one and are in view; the newest last."""
+        seen = self.visible(before - 1)
+        begins = [*takewhile(lambda n: self.entries[n].role == "system", seen)]
+        marks = [e.body for n, e in sorted(self.entries.items()) if n < before and isinstance(e.body, Prompt)]
+        said = [[n for n in mark.numbers if n in seen] for mark in marks]
+        return [begins, *(some for some in said if some)]
+
+    def notes(self, before: int | None = None) -> list[tuple[str, str]]:
+        """What holds, in the order it was said: kind and text; by records before this one, or by all."""
         found: dict[tuple[str, str], tuple[str, str]] = {}
         for n, e in sorted(self.entries.items()):
-            if e.kind == "note" and n not in self.view.hidden:
+            if e.kind == "note" and n not in self.view.hidden and (before is None or n < before):
                 kind, text, key, _ = e.body
                 found.pop((kind, key or f"#{n}"), None)
                 if text:
@@ -324,6 +342,11 @@ class Life:
             self.keys[key] = (numbers, (kind, bodies))
         if kind == "input.queued":
             self.inputs += numbers
+        return numbers
+
+    def append_prompt(self, bodies: list[Any], turn: int | None = None) -> list[int]:
+        numbers = self.append(bodies, None, turn)
+        self.add("pin.added", Prompt(tuple(numbers)), turn or 0)
         return numbers
 
     def taken_back(self, numbers: Sequence[int]) -> list[int]:
@@ -527,7 +550,7 @@ class Life:
         if group == [number] and self.entries[number].answers is not None:
             raise Refused("OnefoldError")  # a result whose call is not there stands in no context
         if not set(group) <= self.pinned():
-            self.add("pin.added", group)
+            self.add("pin.added", list(group))
         return group
 
     def unpin(self, number: int, group: Sequence[int]) -> None:
@@ -735,35 +758,81 @@ class Life:
 
     # ------------------------------------------------------------------ what a model is sent
 
-    def arranged(self, numbers: Sequence[int], all_over: bool = False) -> list[int]:
-        """In order, but results right after their call; 0 is a result that never came, made up for the provider."""
+    def since(self) -> dict[int, list[int]]:
+        """What was marked since the segment began, by its place: a note, or messages from before the cut that were
+        pinned, between two lines."""
+        view, shown = self.view, set(self.by_name()) | {n for n in self.pinned(self.head) if n < self.view.cut}
+        found: dict[int, list[int]] = {}
+        for n, e in sorted(self.entries.items()):
+            if n > self.head and e.kind == "note":
+                found[n] = [n]
+            if n > self.head and e.kind == "pin.added" and isinstance(e.body, list):
+                group = [m for m in e.body if m < view.cut]
+                if not set(group) <= shown:
+                    shown |= set(group)
+                    there = [m for m in group if m in self.visible()]
+                    found[n] = [0, *self.arranged(there, all_over=True), 0] if there else []
+        return found
+
+    def by_name(self) -> list[int]:
+        """What stands by name before the cut: the prompt, and what the segment keeps but for older prompts."""
+        *older, prompt = self.prompts(self.head)
+        replaced = {n for some in older for n in some} - set(prompt) - self.pinned(self.head)
+        kept = {n for n in self.view.kept if n not in replaced} | {n for n in prompt if n < self.view.cut}
+        return [n for n in sorted(kept) if n in self.entries and self.entries[n].kind == "message"]
+
+    def replaced(self) -> list[int]:
+        """Prompts from the cut on that do not hold any more: no context has them."""
+        *older, prompt = self.prompts(self.head)
+        gone = {n for some in older for n in some} - set(prompt) - self.pinned(self.head)
+        return sorted(n for n in gone if n >= self.view.cut)
+
+    def tail(self, start: int | None = None) -> list[int]:
+        """Messages from the cut on, or from a later number, that stand there: no prompt that moved to the front, and
+        none that it replaced."""
+        elsewhere = {*self.prompts(self.head)[-1], *self.replaced()}
+        return [n for n in self.visible(start=max(start or 1, self.view.cut)) if n not in elsewhere]
+
+    def arranged(
+        self, numbers: Sequence[int], all_over: bool = False, since: dict[int, list[int]] | None = None
+    ) -> list[int]:
+        """In order, but results right after their call; 0 is a result that never came, made up for the provider. What
+        was marked `since` stands at its place, but parts no call from its result."""
         pairs = self.paired(numbers, self.last)
+        marks = since or {}
         order: list[int] = []
-        for n in numbers:
-            if self.entries[n].answers is None:
+        for n in sorted((*numbers, *marks)):
+            if n in marks:
+                order += marks[n]
+            elif self.entries[n].answers is None:
                 order += [n, *pairs.results.get(n, ())]
                 spoken = any(m > n and self.entries[m].role in ("user", "system") for m in numbers)
-                if all_over or spoken or n in pairs.given_up:
+                if all_over or spoken or any(m > n for m in marks) or n in pairs.given_up:
                     order += [0] * len(pairs.lacks.get(n, ()))
         return order
 
     def context(self) -> list[int]:
-        """The number of each message's record; 0 for the notes, and for a user's line before the model's words."""
+        """The number of each message's record; 0 for the notes in front, and for lines of a user's that are made up."""
         view = self.view
-        kept = [n for n in view.kept if n in self.entries and self.entries[n].kind == "message"]
-        pins = [n for n in sorted(self.pinned()) if n < view.cut and n not in kept]
-        lead = [n for n in (*kept, *pins) if self.entries[n].role == "system"]
-        by_name = [n for n in kept if n not in lead]
-        tail = self.arranged(self.visible(start=view.cut))
-        told = [
-            *lead,
-            *self.arranged([n for n in pins if n not in lead], all_over=True),
-            *([] if tail else by_name),
-            *([0] if self.notes() else []),
-            *([self.head] if self.summary(view) else []),
-            *(by_name if tail else []),
-            *tail,
-        ]
-        roles = [self.entries[n].role if n else "" for n in told]
-        first = next((at for at, role in enumerate(roles) if role != "system"), len(told))
-        return [*told[:first], *([0] if roles[first : first + 1] in (["assistant"], ["tool"]) else []), *told[first:]]
+        prompt = self.prompts(self.head)[-1]
+        kept = [n for n in self.by_name() if n not in prompt]
+        pins = [n for n in sorted(self.pinned(self.head)) if n < view.cut and n not in kept and n not in prompt]
+        tail = self.tail()
+        orphans = self.paired(tail, self.last).results.get(0, [])
+        goes_on = any(n < self.head and n not in orphans for n in tail)
+        first = self.arranged(pins, all_over=True)
+        stands = [*([self.head] if self.summary(view) else []), *([0] if self.notes(self.head) else [])]
+        told = [*prompt, *first, *stands, *kept] if goes_on else [*prompt, *first, *kept, *stands]
+        if not goes_on and not stands and (first or kept):
+            told.append(0)
+        if not told:
+            told = [*takewhile(lambda n: self.entries[n].role == "system", tail)]
+            tail = tail[len(told) :]
+        told += self.arranged(tail, since=self.since())
+        for at, n in enumerate(told):
+            role = self.entries[n].role if n in self.entries else ""
+            if role in ("assistant", "tool"):
+                return [*told[:at], 0, *told[at:]]
+            if role != "system":
+                break
+        return told

@@ -141,11 +141,12 @@ def _called(calls: Iterable[Json], verdict: Verdict) -> list[str]:
 
 def openai_responses(items: list[Json]) -> Verdict:
     """Responses: each call has its output behind it, each output its call before it, both once; reasoning is followed
-    by what it led to; no two items have one id."""
+    by what it led to; no two items have one id. An item that has its id needs the reasoning that led to it: here,
+    those of `rs_7` are `fc_7.1`, `msg_7.2` and so on."""
     verdict = Verdict()
     made: list[str] = []
     given: list[str] = []
-    for item, behind in zip_longest(items, items[1:]):
+    for at, (item, behind) in enumerate(zip_longest(items, items[1:])):
         kind = item.get("type", "message")
         if kind == "message":
             verdict.unless(item["role"] in ("user", "assistant", "system", "developer"), f"the role {item['role']!r}")
@@ -165,7 +166,10 @@ def openai_responses(items: list[Json]) -> Verdict:
             id = item.get("call_id") or item["approval_request_id"]
             verdict.unless(id in made, f"an output of {id!r}, which no call before it made")
             given.append(id)
-        elif kind == "reasoning":
+        if led := re.fullmatch(r"(?:fc|msg|ws)_(\w+)\.\d+", str(item.get("id"))):
+            there = [i.get("id") for i in items[:at]]
+            verdict.unless(f"rs_{led[1]}" in there, f"{item['id']} without its required reasoning item")
+        if kind == "reasoning":
             goes_on = behind is not None and (
                 str(behind.get("type")).endswith(("reasoning", "_call")) or _answers(behind)
             )

@@ -230,6 +230,16 @@ async def test_what_is_said_async_stands_in_the_journal_as_if_said_sync(astore: 
 
 
 @pytest.mark.anyio
+async def test_a_new_system_prompt_is_said_async_too(asession: aio.Session) -> None:
+    await asession.append({"role": "system", "content": "You are new."}, slot="prompt")
+    async with asession.turn() as turn:
+        (number,) = (await turn.append({"role": "system", "content": "You are newer."}, slot="prompt")).numbers
+
+    fork = await asession.fork()
+
+    assert (await fork.context()).prompt == (number,)
+
+
 async def test_the_errors_are_the_same(astore: aio.Store, asession: aio.Session) -> None:
     with pytest.raises(onefold.SessionNotFound):
         await astore.session("nobody", create=False)

@@ -403,7 +403,7 @@ def test_show_flags_a_tool_result_without_its_call_and_context_leaves_it_out(sto
     assert told.count("! a tool result without its call") == 1
     assert told.index("of no call") < told.index("! a tool result")
     assert [r["orphan"] for r in part] == [False, True]
-    assert "left out, for their tool call is not there: #4" in context
+    assert "left out, without their call, replaced or only reasoning: #4" in context
 
 
 @pytest.mark.parametrize("full", [[], ["--full"]])

@@ -20,13 +20,18 @@ LAW = "Do NOT push to main. Ever.\n\n  (Not even “just once”.)"
 
 
 def notes_of(context: Context) -> str:
-    """The one message that tells the notes."""
+    """The one message in front that tells the notes."""
     (told,) = [
         m["content"]
         for n, m in zip(context.numbers, context.messages, strict=True)
         if n == 0 and m["content"].startswith("[Notes")
     ]
     return str(told)
+
+
+def noted_in(context: Context) -> list[str]:
+    """Notes that stand at their own places."""
+    return [m["content"] for m in context.messages if m["content"].startswith("[A note")]
 
 
 def weighed(session: Session) -> Context:
@@ -98,8 +103,12 @@ def test_letting_a_pin_go_loses_nothing_since_the_summary_knows_it(session: Sess
 
     assert session.unpin(2) == (2,)
 
+    assert session.pins() == ()
+    assert weighed(session).pinned == (2,), "what stands in front stays until the next segment"
+    session.append([said(n) for n in range(13, 19)])
+    session.compact(list_numbers)
     context = weighed(session)
-    assert (context.pinned, session.pins()) == ((), ())
+    assert context.pinned == ()
     assert said(1) not in context.messages
     messages = [r.number for r in session.read() if r.kind == "message"]
     assert [*json.loads(context.summary or ""), *context.numbers[1:]] == messages
@@ -138,6 +147,7 @@ def test_a_pinned_call_brings_its_results_and_a_result_its_call(store: Store, jo
     assert context.messages[1:4] == [calls("a", "b"), result("b"), result("a")]
     assert context.pinned == (3, 4, 5)
     assert session.unpin(5) == (3, 4, 5)
+    fold(journal, "shorter")
     assert weighed(session).pinned == ()
 
 
@@ -216,22 +226,49 @@ def test_a_pin_that_is_kept_by_name_as_well_is_shown_once(session: Session, jour
     assert weighed(session).numbers == (4, session.head)
 
 
-def test_pins_after_a_cut_bring_back_what_was_cut_and_are_counted(session: Session, journal: Journal) -> None:
+def test_pins_after_a_cut_bring_back_what_was_cut_at_their_own_place(session: Session, journal: Journal) -> None:
     fold(journal, "short", 6)
     small = weighed(session)
 
     session.pin(3)
+    session.append(said(7))
     session.pin(2)
 
-    context = weighed(session)
-    assert context.messages[:2] == [said(1), said(2)]
-    assert context.tokens > small.tokens
+    context = session.context()
+    assert context.messages[: len(small.messages)] == small.messages, "what was sent stays as it is"
+    assert context.numbers[len(small.numbers) :] == (0, 3, 0, session.state.last - 1, 0, 2, 0)
+    assert context.pinned == (3, 2)
+    assert session.state.tokens == context.tokens > small.tokens
     session.unpin(2)
     session.unpin(3)
-    assert weighed(session).tokens == small.tokens
+    assert session.context().messages == context.messages
+    session.pin(2)
+    assert session.context().messages == context.messages, "it is there already"
+
+    fold(journal, "shorter")
+    assert weighed(session).numbers == (2, session.head)
 
 
-def test_a_pinned_system_message_stays_in_front_of_all_pins(store: Store, journal: Journal) -> None:
+def test_a_pin_of_a_call_after_a_cut_brings_its_results_and_parts_no_call_that_is_open(
+    store: Store, journal: Journal
+) -> None:
+    session = store.session("s")
+    session.append([user(), calls("a"), result("a"), answer(), user(), answer()])
+    fold(journal, "short", 6)
+    session.append([user("go on"), calls("b")])
+    session.pin(3)
+
+    waiting = session.context()
+    assert waiting.numbers[-7:] == (session.state.last - 2, session.state.last - 1, 0, 0, 3, 4, 0)
+    assert "still at work" in waiting.messages[-5]["content"]
+    assert waiting.messages[-3:-1] == [calls("a"), result("a")]
+    session.append(result("b"))
+
+    last = session.state.last
+    assert session.context().numbers[-7:] == (last - 3, last - 2, last, 0, 3, 4, 0)
+
+
+def test_a_pinned_system_message_is_a_pin_among_others(store: Store, journal: Journal) -> None:
     session = store.session("s")
     session.append([user("one"), answer(), system("Be brief."), user("two"), answer()])
     session.pin(2)
@@ -239,7 +276,8 @@ def test_a_pinned_system_message_stays_in_front_of_all_pins(store: Store, journa
 
     fold(journal, "short")
 
-    assert weighed(session).messages[:2] == [system("Be brief."), user("one")]
+    assert weighed(session).messages[:2] == [user("one"), system("Be brief.")]
+    assert session.context().prompt == ()
 
 
 @pytest.mark.parametrize(("number", "match"), [(1, "is a segment.opened; only messages"), (99, "is not there; only")])
@@ -334,14 +372,14 @@ def test_a_pin_set_while_a_summary_is_written_stands_in_the_next_context(session
     journal.commit(claim, "short", 6)
 
     context = weighed(session)
-    assert context.numbers == (2, 0, context.segment, 6, 7)
+    assert context.numbers == (2, context.segment, 0, 6, 7)
     assert "do not push" in notes_of(context)
 
 
 # ---------------------------------------------------------------------- notes
 
 
-def test_notes_stand_before_the_summary_with_who_wrote_them(session: Session, journal: Journal) -> None:
+def test_notes_stand_behind_the_summary_with_who_wrote_them(session: Session, journal: Journal) -> None:
     first = session.note("rule", "do not push", actor="alice")
     second = session.note("goal", "ship it", key="goal")
     fold(journal, "short", 6)
@@ -353,12 +391,12 @@ def test_notes_stand_before_the_summary_with_who_wrote_them(session: Session, jo
         (second, "goal", "ship it", "goal", None, NOON),
     ]
     assert context.notes == session.notes()
-    assert context.numbers == (0, context.segment, 6, 7)
+    assert context.numbers == (context.segment, 0, 6, 7)
     assert notes_of(context).splitlines()[-2:] == ["- rule: do not push", "- goal: ship it"]
     assert next(r.actor for r in session.read(first, first + 1)) == "alice"
 
 
-def test_a_note_takes_the_place_of_the_one_with_its_kind_and_key(session: Session) -> None:
+def test_a_note_takes_the_place_of_the_one_with_its_kind_and_key(session: Session, journal: Journal) -> None:
     session.note("path", "/old", key="config")
     session.note("path", "/other", key="log")
     session.note("goal", "not this one", key="config")
@@ -370,21 +408,24 @@ def test_a_note_takes_the_place_of_the_one_with_its_kind_and_key(session: Sessio
         ("goal", "not this one"),
         ("path", "/new"),
     ]
+    assert [text.count("/old") for text in noted_in(weighed(session))] == [1, 0, 0, 1], "which it takes the place of"
+    fold(journal, "short")
     told = notes_of(weighed(session))
     assert "/old" not in told
     assert "/new" in told
 
 
-def test_notes_without_a_key_stand_beside_each_other(session: Session) -> None:
+def test_notes_without_a_key_stand_beside_each_other(session: Session, journal: Journal) -> None:
     session.note("rule", "one")
     session.note("rule", "one")
 
     assert [n.text for n in session.notes()] == ["one", "one"]
+    assert len(noted_in(weighed(session))) == 2
+    fold(journal, "short")
     assert notes_of(weighed(session)).count("- rule: one") == 2
 
 
-def test_a_note_is_taken_away_by_its_key(session: Session) -> None:
-    before = looked(session)
+def test_a_note_is_taken_away_by_its_key(session: Session, journal: Journal) -> None:
     session.note("path", "/old", key="config")
     session.note("rule", "one")
     keyless = session.notes()[-1].key
@@ -394,7 +435,38 @@ def test_a_note_is_taken_away_by_its_key(session: Session) -> None:
     session.note("rule", "  ", key=keyless)
 
     assert session.notes() == ()
-    assert looked(session) == before
+    assert noted_in(weighed(session))[2:] == [
+        "[A note on this conversation was taken away at this point. What it said holds no longer:]\n\n- path: /old",
+        "[A note on this conversation was taken away at this point. What it said holds no longer:]\n\n- rule: one",
+    ]
+    fold(journal, "short")
+    assert weighed(session).numbers == (session.head,)
+
+
+def test_a_note_stands_at_its_place_until_the_next_segment(session: Session, journal: Journal) -> None:
+    before = session.context()
+
+    number = session.note("rule", "two\nlines", key="k")
+    session.append(said(7))
+
+    context = weighed(session)
+    assert context.messages[: len(before.messages)] == before.messages
+    assert context.numbers[len(before.numbers) :] == (number, number + 1)
+    opening = (
+        "[A note on this conversation, made at this point. It holds from here on, whatever else was said earlier.]"
+    )
+    assert noted_in(context) == [f"{opening}\n\n- rule: two\n  lines"]
+    fold(journal, "short", 6)
+    assert noted_in(weighed(session)) == []
+    assert weighed(session).numbers == (session.head, 0, 6, 7, number + 1)
+
+
+def test_a_note_made_before_anything_was_said_stands_behind_the_prompt(store: Store) -> None:
+    session = store.session("s")
+    number = session.note("rule", "do not push")
+    session.append([system(), user()])
+
+    assert weighed(session).numbers == (number + 1, number, number + 2)
 
 
 def test_the_same_note_again_writes_nothing(session: Session) -> None:
@@ -426,14 +498,13 @@ def test_notes_are_undone_and_redone_with_the_conversation(session: Session) -> 
     session.append([said(7), said(8)])
     session.note("goal", "the second", key="goal")
     session.note("rule", "new")
-    told = looked(session)
 
     session.undo()
     assert [n.text for n in session.notes()] == ["the first"]
     assert "the second" not in notes_of(weighed(session))
     session.redo()
 
-    assert looked(session) == told
+    assert "the second" in notes_of(weighed(session))
     assert [n.text for n in session.notes()] == ["the second", "new"]
 
 

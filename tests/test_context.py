@@ -26,17 +26,20 @@ def rendered(
     messages: list[Json],
     *,
     summary: str | None = None,
+    prompt: list[Json] | None = None,
     kept: list[Json] | None = None,
     pinned: list[Json] | None = None,
     notes: tuple[Note, ...] = (),
     turn: str | None = None,
     live: str | None = None,
 ) -> Context:
-    segment = Segment(number=40, base=1, cut=50, source="compaction", at=0.0)
+    segment = Segment(number=90, base=1, cut=50, source="compaction", at=0.0)
     tail = [r._replace(turn=turn) for r in records(messages, start=50)]
     pins = tuple(records(pinned or [], start=20))
-    standing = Standing(frozenset(r.number for r in pins), notes)
-    return render(Boundary(segment, summary, tuple(records(kept or [])), pins, standing), tail, 99, live)
+    first = tuple(records(prompt or []))
+    by_name = tuple(records(kept or [], start=2 + len(first)))
+    standing = Standing(frozenset(r.number for r in pins), notes, prompt=tuple(r.number for r in first))
+    return render(Boundary(segment, summary, by_name, pins, standing, prompt=first), tail, 99, live)
 
 
 def noted(kind: str, text: str, key: str = "k") -> Note:
@@ -59,26 +62,28 @@ def test_before_the_first_compaction_a_context_is_everything_said(session: Sessi
 
 
 def test_system_prompt_then_summary_then_what_was_kept_then_the_rest() -> None:
-    context = rendered([answer("last")], summary="what happened", kept=[system(), user("do it")])
+    context = rendered([answer("last")], summary="what happened", prompt=[system()], kept=[user("do it")])
 
     assert [m["role"] for m in context.messages] == ["system", "user", "user", "assistant"]
-    assert context.numbers == (2, 40, 3, 50)
+    assert context.numbers == (2, 90, 3, 50)
     assert "what happened" in context.messages[1]["content"]
-    assert (context.summary, context.segment, context.last) == ("what happened", 40, 99)
+    assert (context.summary, context.segment, context.last) == ("what happened", 90, 99)
 
 
-def test_system_prompt_pins_notes_summary_kept_and_the_rest_stand_in_this_order_f27() -> None:
+def test_prompt_pins_summary_notes_kept_and_the_rest_stand_in_this_order_f27() -> None:
+    """The steadiest first: what changes least from segment to segment."""
     context = rendered(
         [user("new"), answer("last")],
         summary="what happened",
-        kept=[system("first"), user("do it")],
+        prompt=[system("first")],
+        kept=[user("do it")],
         pinned=[user("do not push"), system("pinned"), calls("a"), result("a")],
         notes=(noted("rule", "never"), noted("goal", "ship")),
     )
 
-    assert context.numbers == (2, 21, 20, 22, 23, 0, 40, 3, 50, 51)
-    assert [m["content"] for m in context.messages[:3]] == ["first", "pinned", "do not push"]
-    assert context.pinned == (20, 21, 22, 23)
+    assert context.numbers == (2, 20, 21, 22, 23, 90, 0, 3, 50, 51)
+    assert [m["content"] for m in context.messages[:3]] == ["first", "do not push", "pinned"]
+    assert (context.pinned, context.prompt) == ((20, 21, 22, 23), (2,))
 
 
 def test_notes_read_as_what_holds_and_not_as_a_story_f27() -> None:
@@ -108,22 +113,26 @@ def test_a_call_is_waited_for_while_its_turn_is_open_and_no_longer(live: str | N
 def test_a_pinned_answer_never_stands_before_the_first_words_of_a_user() -> None:
     context = rendered([user("new")], summary="s", pinned=[answer("keep this"), calls("a"), result("a")])
 
-    assert context.numbers == (0, 20, 21, 22, 40, 50)
+    assert context.numbers == (0, 20, 21, 22, 90, 50)
     assert context.messages[0]["role"] == "user"
     assert rendered([user("new")], pinned=[user("why?"), answer("so")]).numbers == (20, 21, 50)
 
 
 def test_an_old_request_never_stands_last() -> None:
     """With nothing behind the cut, as after a rewind to it."""
-    context = rendered([], summary="it was done", kept=[system(), user("do it")], notes=(noted("rule", "never"),))
+    rule = (noted("rule", "never"),)
+    context = rendered([], summary="it was done", prompt=[system()], kept=[user("do it")], notes=rule)
 
-    assert context.numbers == (2, 3, 0, 40)
+    assert context.numbers == (2, 3, 90, 0)
+    alone = rendered([], pinned=[user("do it")])
+    assert alone.numbers == (20, 0)
+    assert "It is no new request" in alone.messages[-1]["content"]
 
 
 def test_a_call_that_is_kept_by_name_without_its_result_is_answered_and_a_result_without_its_call_left_out() -> None:
     context = rendered([user("new")], summary="s", kept=[calls("a"), user("do it"), result("b")])
 
-    assert context.numbers == (40, 2, 0, 3, 50)
+    assert context.numbers == (90, 2, 0, 3, 50)
     assert context.left_out == (4,)
 
 
@@ -198,7 +207,7 @@ def test_a_message_that_answers_one_call_and_makes_another_stands_once_between_b
 def test_a_message_that_answers_calls_of_two_groups_stands_once_after_both() -> None:
     first, second, both = records([calls("a"), calls("b"), user("both results")], start=50)
     both = Record(both.number, both.id, both.kind, both.at, both.body, both.format, Header("user", 5, (), ("a", "b")))
-    segment = Segment(number=40, base=1, cut=50, source="compaction", at=0.0)
+    segment = Segment(number=90, base=1, cut=50, source="compaction", at=0.0)
 
     context = render(Boundary(segment, None, (), (), Standing()), [first, second, both], 99)
 

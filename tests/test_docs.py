@@ -269,7 +269,11 @@ def _every_record() -> list[Record]:
         child = _rests(store, rests)
         rested = [*rests.read(), *child.read()]
         rests.erase(2)
-        return [*before, *session.read(), *fork.read(), *kept.read(), *rested, *rests.read()]
+        prompted = store.session("new-prompt")
+        prompted.append({"role": "system", "content": "You mend builds."}, slot="prompt")
+        return [
+            *before, *session.read(), *fork.read(), *kept.read(), *rested, *rests.read(), *prompted.read(),
+        ]  # fmt: skip
 
 
 def _rests(store: onefold.Store, session: onefold.Session) -> onefold.Session:

@@ -169,6 +169,11 @@ def test_legal_cuts(history: list[Json], legal: list[int]) -> None:
 SMALL = Policy(tail_tokens=10, tail_share=0.9, tail_messages=1, shrink=0.05, quote_tokens=0)
 
 
+def prompt_of(messages: Sequence[Numbered]) -> list[int]:
+    """The system and developer messages that a history begins with."""
+    return [n for n, _ in takewhile(lambda m: m[1].role in ("system", "developer"), messages)]
+
+
 def planned(
     history: Sequence[Json],
     *,
@@ -183,8 +188,8 @@ def planned(
         messages,
         kept=kept,
         total=total,
-        first=not kept,
         policy=policy,
+        prompt=prompt_of([*kept, *messages]),
         pinned=frozenset(pinned),
         turns=turns or Turns(),
     )
@@ -200,13 +205,21 @@ def test_a_tail_that_is_as_long_as_it_should_be_to_the_token_is_long_enough() ->
     messages: list[Numbered] = [(n, Header(tokens=10, role="user" if n % 2 else "assistant")) for n in range(1, 11)]
     policy = Policy(tail_tokens=20, tail_share=0.9, tail_messages=1)
 
-    assert plan(messages, kept=(), total=100, first=True, policy=policy) == Plan(9, ())
+    assert plan(messages, kept=(), total=100, policy=policy) == Plan(9, ())
 
 
 def test_the_system_prompt_is_kept_by_name() -> None:
     history = [system(), {**system(), "role": "developer"}, user("x" * 400), answer("x" * 400), user("x" * 40)]
 
     assert planned(history) == Plan(6, (2, 3))
+
+
+def test_a_prompt_that_was_replaced_goes_and_the_one_in_force_is_kept_c3() -> None:
+    history = [system(), user("x" * 400), system("new"), answer("x" * 400), user("x" * 40)]
+    messages = numbered(history)
+    total = sum(h.tokens for _, h in messages)
+
+    assert plan(messages, kept=(), total=total, policy=SMALL, prompt=[4]) == Plan(6, (4,))
 
 
 def test_a_system_message_in_the_middle_is_no_system_prompt() -> None:
@@ -231,7 +244,7 @@ def test_what_was_kept_before_is_kept_on_while_it_is_the_last_that_a_user_said()
     messages = numbered(history, start=50)
     total = sum(h.tokens for _, h in (*before, *messages))
 
-    found = plan(messages, kept=before, total=total, first=False, policy=SMALL)
+    found = plan(messages, kept=before, total=total, policy=SMALL, prompt=[2])
 
     assert found == Plan(messages[-2][0], (2, 3))
 
@@ -241,7 +254,7 @@ def test_what_was_kept_before_goes_when_a_user_spoke_again() -> None:
     messages = numbered([answer("x" * 400), user("now that"), answer("x" * 40)], start=50)
     total = sum(h.tokens for _, h in (*before, *messages))
 
-    assert plan(messages, kept=before, total=total, first=False, policy=SMALL) == Plan(51, (2,))
+    assert plan(messages, kept=before, total=total, policy=SMALL, prompt=[2]) == Plan(51, (2,))
 
 
 @pytest.mark.parametrize(
@@ -290,7 +303,7 @@ def test_a_pin_that_is_kept_by_name_as_well_counts_once() -> None:
     messages = numbered([answer("x" * 200), user("now that"), answer("x" * 40)], start=50)
     total = sum(h.tokens for _, h in (*kept, *messages))
 
-    found = plan(messages, kept=kept, total=total, first=False, policy=SMALL, pinned=frozenset({2, 3}))
+    found = plan(messages, kept=kept, total=total, policy=SMALL, prompt=[2], pinned=frozenset({2, 3}))
 
     assert found == Plan(51, (2,))
 
@@ -321,7 +334,7 @@ def test_a_call_of_a_turn_that_is_over_does_not_stop_a_cut() -> None:
 
 
 def test_nothing_new_is_nothing_to_compact() -> None:
-    found = plan([], kept=numbered([system()]), total=500, first=False, policy=SMALL)
+    found = plan([], kept=numbered([system()]), total=500, policy=SMALL)
 
     assert found == NoCut("there is nothing to compact since the last time")
 
@@ -336,7 +349,7 @@ def test_planning_ten_thousand_messages_takes_one_pass() -> None:
 
     history = Watched((n, Header("user", 10)) for n in range(2, 10_002))
 
-    assert isinstance(plan(history, kept=(), total=100_000, first=True, policy=Policy()), Plan)
+    assert isinstance(plan(history, kept=(), total=100_000, policy=Policy()), Plan)
 
     assert Watched.passes < 20
 
@@ -417,7 +430,7 @@ def test_a_planned_cut_keeps_what_must_stay_for_any_history_f26(history: list[Js
     messages = numbered(history, step=3)
     total = sum(h.tokens for _, h in messages)
 
-    found = plan(messages, kept=(), total=total, first=True, policy=policy)
+    found = plan(messages, kept=(), total=total, policy=policy, prompt=prompt_of(messages))
 
     if isinstance(found, NoCut):
         return

@@ -113,8 +113,8 @@ class Lives(RuleBasedStateMachine):
         self.turns: list[InTurn] = []
         self.workers: list[Worker] = []
         self.looks: dict[str, Session] = {}
-        self.past: dict[tuple[str, int], list[Json]] = {}
-        """The messages of each session's context when it ended at a record."""
+        self.past: dict[tuple[str, int], set[int]] = {}
+        """The messages that stood in each session's context when it ended at a record."""
         self.words = 0
         self.told: Counter[str] = Counter()
         """How often an append was new, was there already, and was there but taken back."""
@@ -221,6 +221,20 @@ class Lives(RuleBasedStateMachine):
     @rule(some=some, inside=st.booleans(), roles=roles, key=keys)
     def say(self, some: int, inside: bool, roles: list[str], key: str | None) -> None:
         self.write(some, inside, [self.said(role) for role in roles], key)
+
+    @rule(some=some, inside=st.booleans(), count=st.integers(1, 2))
+    def replace_prompt(self, some: int, inside: bool, count: int) -> None:
+        """A program begins with another system prompt."""
+        bodies = [self.said("system") for _ in range(count)]
+        mine = self.turns[-1 - some % len(self.turns)] if inside and self.turns else None
+        handle = self.handle(some) if mine is None else mine.handle
+        got, numbers = self.both(
+            lambda: (handle.session if mine is None else mine.turn).append(bodies, slot="prompt"),
+            lambda _: self.of(handle).append_prompt(bodies, None if mine is None else mine.number),
+        )
+        if got is not None:
+            assert list(got.numbers) == numbers
+            handle.wrote |= set(numbers)
 
     @rule(some=some, inside=st.booleans())
     def work(self, some: int, inside: bool) -> None:
@@ -365,8 +379,8 @@ class Lives(RuleBasedStateMachine):
             [(r.number, r.header) for r in work.messages if r.header],
             kept=[(r.number, r.header) for r in work.kept if r.header],
             total=work.tokens,
-            first=work.previous is None,
             policy=POLICY,
+            prompt=work.prompt,
             pinned=work.pinned,
             turns=work.turns,
         )
@@ -667,7 +681,7 @@ class Lives(RuleBasedStateMachine):
             life = self.world.lives[id]
             was = self.past.get((handle.session.id, life.forked_at))
             if was is not None and life.last == life.forked_at + 2 and not self.touched(life):
-                assert self.store.session(id).context().messages == was
+                assert verbatim_in(life, self.store.session(id).context()) == was
 
     @precondition(lambda self: len(self.world.lives) < MOST)
     @rule(some=some, id=names, place=where, now=st.booleans(), waits=st.booleans())
@@ -787,11 +801,11 @@ class Lives(RuleBasedStateMachine):
             context = session.context()
             the_context_holds_exactly_what_is_visible(life, context)
             no_call_is_without_its_result(life, context)
-            self.past[id, life.last] = context.messages
+            self.past[id, life.last] = verbatim_in(life, context)
             state = session.state
             life.tokens, life.stood = state.tokens, life.notes()
             the_state_is_what_the_records_say(life, state)
-            made_up = context.numbers.count(0) - bool(context.notes)
+            made_up = context.numbers.count(0) - bool(life.notes(life.head))
             if not made_up and not context.left_out and life.pinned() <= set(context.numbers):
                 assert state.tokens == context.tokens
             for act in life.acts:
@@ -845,19 +859,37 @@ def the_boundaries_are_one_line(life: Life, session: Session) -> None:
 
 def the_context_holds_exactly_what_is_visible(life: Life, context: Context) -> None:
     known = numbers_in(context.summary)
-    verbatim = [n for n in context.numbers if n not in (0, context.segment)]
+    noted = {n for n in context.numbers if n in life.entries and life.entries[n].kind == "note"}
+    verbatim = [n for n in context.numbers if n not in (0, context.segment) and n not in noted]
     visible = set(life.visible())
     assert len(verbatim) == len(set(verbatim))
     assert known | set(verbatim) | set(context.left_out) == visible, "lost, or a ghost"
     assert [(n.kind, n.text) for n in context.notes] == life.notes()
     for number, body in zip(context.numbers, context.messages, strict=True):
-        assert number in (0, context.segment) or body == life.entries[number].body
+        assert number in (0, context.segment, *noted) or body == life.entries[number].body
     assert list(context.numbers) == life.context()
     tail = life.paired(life.visible(start=life.view.cut), life.last)
-    alone = {n for n in life.pinned() - set(verbatim) if n < life.view.cut}
+    since = [n for e in life.entries.values() if e.kind == "pin.added" and isinstance(e.body, list) for n in e.body]
+    ever = (life.pinned(life.head) | life.pinned() | set(since)) & visible
+    alone = {
+        n for n in ever - set(verbatim) if n < life.view.cut and (n in life.pinned(life.head) or n in brought(life))
+    }
     assert all(life.entries[n].answers for n in alone), "a result of a call that was erased"
-    assert list(context.left_out) == sorted({*tail.results.get(0, []), *alone})
+    assert list(context.left_out) == sorted({*tail.results.get(0, []), *alone, *life.replaced()})
     assert life.pinned() - set(verbatim) <= {*context.left_out}
+
+
+def brought(life: Life) -> set[int]:
+    """Messages that were pinned since the segment began."""
+    marks = [e.body for n, e in life.entries.items() if n > life.head and e.kind == "pin.added"]
+    return {n for body in marks if isinstance(body, list) for n in body}
+
+
+def verbatim_in(life: Life, context: Context) -> set[int]:
+    """The messages from the cut on that stand in a context, but for system prompts, which a new segment moves."""
+    said = {n for n in context.numbers if n in life.entries and life.entries[n].kind == "message"}
+    prompts = {n for some in life.prompts(life.last + 1) for n in some}
+    return {n for n in said - prompts if n >= life.view.cut}
 
 
 def no_call_is_without_its_result(life: Life, context: Context) -> None:
@@ -869,7 +901,8 @@ def no_call_is_without_its_result(life: Life, context: Context) -> None:
             due.remove(body["tool_call_id"])
             continue
         assert not due, "a call without its result"
-        speaks = any(life.entries[n].role in ("user", "system") for n in life.visible(start=number + 1))
+        speaks = any(life.entries[n].role in ("user", "system") for n in life.tail(number + 1))
+        speaks = speaks or any(n > number for n in life.since())
         due = {c["id"] for c in body.get("tool_calls", ())} - set(() if speaks else waits.get(number, ()))
     assert not due, "a call without its result"
 

@@ -50,6 +50,16 @@ def _responses_call(text: str, ids: list[str]) -> list[Json]:
     return [{"type": "reasoning", "summary": []}, *said, *calls]
 
 
+def _signed(answer: list[Json], name: str) -> list[Json]:
+    """With the ids that the provider gives: by them it knows which reasoning led to what."""
+    words = {"reasoning": "rs", "function_call": "fc", "web_search_call": "ws"}
+    kinds = [words.get(item.get("type", ""), "msg") for item in answer]
+    return [
+        {**i, "id": f"{k}_{name}" + (f".{n}" if k != "rs" else "")}
+        for n, (k, i) in enumerate(zip(kinds, answer, strict=True))
+    ]
+
+
 def _acp(kind: str, **more: Json) -> Json:
     return {"sessionUpdate": kind, **more}
 
@@ -187,6 +197,7 @@ class Lives:
         self.used = 0
         self.paused: Json = None
         """The result of a call that the provider made, where it paused before it had one."""
+        self.signed = 0
         self.forks = 0
 
     def pick(self, some: Any) -> Any:
@@ -216,7 +227,11 @@ class Lives:
     def call(self) -> None:
         format = self.pick(self.formats)
         ids = self.called(format)
-        self.session.append(FORMATS[format]["call"](self.pick(["", "I look.", " "]).strip(), ids), format=format)
+        made = FORMATS[format]["call"](self.pick(["", "I look.", " "]).strip(), ids)
+        if format == "openai-responses" and self.pick([True, False]):
+            self.signed += 1
+            made = _signed([made[0], *self.pick([[], [{"type": "web_search_call"}]]), *made[1:]], f"{self.signed}")
+        self.session.append(made, format=format)
         self.open[format] = ids
 
     def answer(self) -> None:
@@ -321,6 +336,9 @@ class Lives:
     def note(self) -> None:
         self.session.note("rule", "do not push", key=self.pick([None, "k"]))
 
+    def prompt(self) -> None:
+        self.session.append({"role": self.pick(["system", "developer"]), "content": "You are new."}, slot="prompt")
+
     def undo(self) -> None:
         self.session.undo()
 
@@ -375,7 +393,7 @@ STEPS = [
     *["work"] * 3,
     *["pin"] * 2,
     *["compact"] * 2,
-    *("show", "show", "think", "in_turn", "unpin", "note", "undo", "redo", "rewind", "pop", "erase", "fork"),
+    *("show", "show", "think", "in_turn", "unpin", "note", "prompt", "undo", "redo", "rewind", "pop", "erase", "fork"),
 ]
 
 

@@ -63,8 +63,7 @@ FIELDS = {
     onefold.CompactResult: ["id", "state", "changed", "joined", "applied", "cause", "segment"],
     onefold.Context: [
         "messages", "tokens", "segment", "numbers", "formats", "summary", "left_out", "last", "pinned", "notes",
-        "facts",
-        "quotes",
+        "facts", "quotes", "prompt",
     ],
     onefold.Deleted: ["session", "records", "forks", "wiped", "remains"],
     onefold.Erased: ["session", "numbers", "summaries", "forks", "compaction", "wiped", "remains"],

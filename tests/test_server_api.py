@@ -647,6 +647,17 @@ def test_a_repeated_append_says_what_was_undone_since(client: TestClient, sessio
     assert posted(client, "/api/append", said) == {**first, "duplicate": True, "hidden": first["numbers"]}
 
 
+def test_an_append_may_be_the_system_prompt_from_here_on(client: TestClient, session: Session) -> None:
+    said = {"messages": {"role": "system", "content": "You are new."}, "slot": "prompt"}
+
+    assert posted(client, "/api/append", said)["numbers"] == [8]
+
+    assert [r.body.get("slot") for r in session.read(9)] == ["prompt"]
+    for wrong in ({**said, "queue": True}, {**said, "messages": {"role": "user", "content": "hello"}}):
+        answer = client.post("/api/append", params={"session": "s"}, json=wrong)
+        assert "no system prompt" in refused(answer, 400, "InvalidMessage")
+
+
 def test_an_append_may_wait_for_the_next_turn(client: TestClient, session: Session) -> None:
     seen = posted(client, "/api/append", {"messages": {"role": "user", "content": "later"}, "queue": True})
 

@@ -56,6 +56,8 @@ URGENT = FULL | {MANUAL, "erase"}
 """Triggers that are heard even after an undo: the context is full, or what stood for it is gone."""
 
 Outcome: TypeAlias = Literal["settled", "failed", "cancelled", "interrupted"]
+Slot: TypeAlias = Literal["prompt"]
+"""What messages can be from a record on: the system prompt. A `pin.added` says so."""
 ForkKind: TypeAlias = Literal["branch", "subagent", "review"]
 Keeper: TypeAlias = Literal["onefold", "agent"]
 Ranges: TypeAlias = tuple[tuple[int, int], ...]

@@ -37,6 +37,7 @@ from onefold.model import (
     Record,
     Segment,
     SessionState,
+    Slot,
     TurnClaim,
 )
 from onefold.turn import Beginning, Tenure, Turn, begin
@@ -101,6 +102,7 @@ class Session:
         key: str | None = None,
         format: str | None = None,
         actor: str | None = None,
+        slot: Slot | None = None,
         program: bool = False,
     ) -> Appended:
         """Adds one message or a list of them, all or none. They are on disk when this returns.
@@ -108,17 +110,17 @@ class Session:
         The same `key` again returns the same numbers and writes nothing; with other content it is `KeyConflict`. If
         they were undone or erased since, `hidden` says so: they are in no context, and a key does not bring them back.
 
-        `program` says that what stands in a user's place is no person's word: a reminder, a file of instructions. After
-        a compaction people's words are quoted, and a program's are not.
+        `slot="prompt"` says that these system and developer messages are the system prompt from here on, in place of
+        the one before: a program that starts with a new version of it says so. `program` says that what stands in a
+        user's place is no person's word: a reminder, a file of instructions. After a compaction people's words are
+        quoted, and a program's are not.
         """
         if key is not None:
             check_name("key", key)
-        if (
-            type(messages) is dict
-            and format is actor is None
-            and not program
-            and (plain := plain_draft(messages, self._ids))
-        ):
+        if slot is not None:
+            return self._put(slot, messages, key, format, actor)
+        plain = plain_draft(messages, self._ids) if type(messages) is dict and format is actor is None else None
+        if plain is not None and not program:
             drafts = [plain]
         else:
             drafts = self._drafts(messages, format, actor, program=program)
@@ -361,6 +363,13 @@ class Session:
             agent=self._agent,
             follow_up=None if follow_up is None else self._draft(follow_up, None, None, program=True),
         )
+
+    def _put(
+        self, slot: Slot, messages: Json | Sequence[Json], key: str | None, format: str | None, actor: str | None
+    ) -> Appended:
+        done = marks.append(self._journal, self.id, self._drafts(messages, format, actor), slot, key=key)
+        self._wrote_up_to(done.numbers)
+        return done
 
     def _queue(self, message: Json, format: str | None, key: str | None) -> Appended:
         return turns.queue(self._journal, self.id, self._draft(message, format, None), key=key)

@@ -14,12 +14,12 @@ from types import TracebackType
 from typing import Protocol
 
 from onefold.errors import Busy, OnefoldError, SessionNotFound, TurnLost
-from onefold.journal import turns
+from onefold.journal import marks, turns
 from onefold.journal.contract import Journal
 from onefold.journal.leases import patience
 from onefold.journal.reading import Pause
 from onefold.journal.refusals import check_name
-from onefold.model import Appended, Draft, HolderId, Json, Outcome, Record, TurnClaim
+from onefold.model import Appended, Draft, HolderId, Json, Outcome, Record, Slot, TurnClaim
 
 log = logging.getLogger("onefold")
 
@@ -146,14 +146,19 @@ class Turn:
         key: str | None = None,
         format: str | None = None,
         actor: str | None = None,
+        slot: Slot | None = None,
         program: bool = False,
     ) -> Appended:
-        """Adds messages to the turn, all or none; `TurnLost`, and nothing written, once it is over."""
+        """Adds messages to the turn, all or none; `TurnLost`, and nothing written, once it is over. `slot` is as in
+        `Session.append`."""
         if key is not None:
             check_name("key", key)
         drafts = self._drafts(messages, format, actor, program=program)
         with self._noticing():
-            done = self._journal.append(self.claim.session, drafts, key=key, turn=self.claim)
+            if slot is None:
+                done = self._journal.append(self.claim.session, drafts, key=key, turn=self.claim)
+            else:
+                done = marks.append(self._journal, self.claim.session, drafts, slot, key=key, turn=self.claim)
         self._wrote(done.numbers)
         return done
 

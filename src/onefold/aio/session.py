@@ -33,6 +33,7 @@ from onefold.model import (
     Record,
     Segment,
     SessionState,
+    Slot,
 )
 
 
@@ -74,10 +75,11 @@ class Session:
         key: str | None = None,
         format: str | None = None,
         actor: str | None = None,
+        slot: Slot | None = None,
         program: bool = False,
     ) -> Appended:
         return await in_thread(
-            partial(self._session.append, messages, key=key, format=format, actor=actor, program=program)
+            partial(self._session.append, messages, key=key, format=format, actor=actor, slot=slot, program=program)
         )
 
     def read(self, start: int = 1, stop: int | None = None) -> AsyncIterator[Record]:

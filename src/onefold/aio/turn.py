@@ -8,7 +8,7 @@ from types import TracebackType
 
 from onefold import turn as sync
 from onefold.aio.threads import documented, in_thread
-from onefold.model import Appended, Json, Outcome, Record, TurnClaim
+from onefold.model import Appended, Json, Outcome, Record, Slot, TurnClaim
 
 
 @documented(sync.Turn)
@@ -44,10 +44,11 @@ class Turn:
         key: str | None = None,
         format: str | None = None,
         actor: str | None = None,
+        slot: Slot | None = None,
         program: bool = False,
     ) -> Appended:
         return await in_thread(
-            partial(self._turn.append, messages, key=key, format=format, actor=actor, program=program)
+            partial(self._turn.append, messages, key=key, format=format, actor=actor, slot=slot, program=program)
         )
 
     async def take(self, *, key: str | None = None) -> Record | None:

@@ -10,11 +10,11 @@ from onefold.cli.note import print_fact, print_note
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
 from onefold.cli.output import as_json, count, listed, plain, safe, safe_lines, say, short, text_width
 from onefold.cli.sessions import fork_kind
-from onefold.cli.words import numbered, said, turn_words
+from onefold.cli.words import numbered, said, turn_words, words
 from onefold.compaction.context import Context
-from onefold.journal import view
-from onefold.messages.frame import EARLIER, FACTS, QUOTES, noted
-from onefold.model import Record, Segment
+from onefold.journal import front, view
+from onefold.messages.frame import EARLIER, FACTS, PINNED, PINNED_END, QUOTES, noted
+from onefold.model import NOTE, Record, Segment
 from onefold.session import Session
 from onefold.store import Store
 
@@ -60,6 +60,8 @@ class Page:
         self._now = store.journal.backend.read(lambda tx: tx.now)
         self._begins = self._segment(context.segment)
         self._pins = {*session.pins()}
+        begins = store.journal.backend.read(lambda tx: front.of(tx, session.id, self._begins, context.last + 1))
+        self._notes = begins.opening.notes
         self._part = ""
 
     def show(self) -> None:
@@ -68,23 +70,32 @@ class Page:
         for number, body in zip(context.numbers, context.messages, strict=True):
             if number == context.segment:
                 self._fold()
-            elif number == 0 and context.notes and body == {"role": "user", "content": noted(context.notes)}:
-                self._notes()
+            elif number == 0 and self._notes and body == {"role": "user", "content": noted(self._notes)}:
+                self._noted()
             elif number == 0 and context.quotes and str(body.get("content", "")).startswith(QUOTES):
                 self._quotes()
             elif number == 0 and str(body.get("content", "")).startswith(FACTS):
                 self._facts()
             elif number == 0 and body == {"role": "user", "content": EARLIER}:
                 self._message("", "user", 0, "(made up: a line before what the model said first)")
+            elif number == 0 and body.get("content") in (PINNED, PINNED_END):
+                self._message("", "user", 0, "(made up: a line around what was said earlier)")
             elif number == 0:
                 self._message("", "tool", 0, "(made up: this call got no result)")
             else:
                 for record in self._session.read(number, number + 1):
                     self._recorded(record)
+        self._left_out()
+
+    def _left_out(self) -> None:
+        context = self._context
         if context.summary is None and context.numbers:
             say("nothing is folded: these are all messages" + (" in view" if self._begins.hidden else ""), style="dim")
         if context.left_out:
-            say(f"left out, for their tool call is not there: {numbered(context.left_out)}", style="yellow")
+            say(
+                f"left out, without their call, replaced or only reasoning: {numbered(context.left_out)}",
+                style="yellow",
+            )
         if self._begins.hidden:
             hidden = listed(f"#{a} to #{b}" if a < b else f"#{a}" for a, b in self._begins.hidden)
             say(f"left out, undone or erased: {hidden}", style="dim")
@@ -110,14 +121,17 @@ class Page:
             self._enter("pinned: in every context, word for word")
             mark = ""
         else:
+            prompt = record.number in self._context.prompt
             mark = "kept by name: " if early else "pinned: " if record.number in self._pins else ""
+            mark = "system prompt: " if prompt else mark
             if self._part:
                 self._enter(f"word for word from #{self._begins.cut} on")
-        self._message(f"#{record.number}", role, tokens, said(record), mark)
+        text = words(record) if record.kind == NOTE else said(record)
+        self._message(f"#{record.number}", role, tokens, text, mark)
 
-    def _notes(self) -> None:
+    def _noted(self) -> None:
         self._enter("notes: in every context, word for word")
-        for note in self._context.notes:
+        for note in self._notes:
             print_note(note, self._now)
 
     def _facts(self) -> None:

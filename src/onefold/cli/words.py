@@ -162,6 +162,8 @@ def _turn_settled(record: Record, body: Json) -> str:
 
 
 def _pin_added(record: Record, body: Json) -> str:
+    if "slot" in body:
+        return f"{numbered(body['numbers'])} the system prompt{_by(record)}, in place of the one before"
     return f"{numbered(body['numbers'])} pinned{_by(record)}: in every context from now on"
 
 

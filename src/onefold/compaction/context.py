@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import NamedTuple
 
 from onefold.errors import OnefoldError
-from onefold.journal import view
+from onefold.journal import front, view
+from onefold.journal.front import Since
 from onefold.journal.quotes import NOTHING, Quoting
 from onefold.journal.seam import Transaction
 from onefold.journal.view import Standing
 from onefold.messages import codec, convert
 from onefold.messages.codecs import OPENAI_CHAT, PLAIN, estimate, no_results
-from onefold.messages.frame import EARLIER, framed, noted, stated
+from onefold.messages.frame import EARLIER, PINNED, PINNED_END, framed, noted, stated
 from onefold.messages.groups import LEADING, group
 from onefold.messages.quotation import Quotation
 from onefold.messages.said import AGENT, ANSWERS, Sealed, Text, Thought
@@ -31,25 +33,29 @@ class Context:
     tokens: int
     segment: int
     numbers: tuple[int, ...]
-    """The record each message comes from; the summary's is the segment's. 0 stands for what no record holds as it is:
-    the notes together, the quotes together, a result that is not there, since no provider takes a call without one, and
-    a line of a user's before words of the model that would stand first."""
+    """The record each message comes from: the summary's is the segment's, and that of a note which was made since the
+    segment began is the note's. 0 stands for what no record holds as it is: the other notes together, the quotes
+    together, a result that is not there, since no provider takes a call without one, and a line of a user's before
+    words of the model that would stand first, and around what was pinned since."""
     formats: tuple[str, ...]
     summary: str | None
     left_out: tuple[int, ...]
-    """Tool results whose call is not there, and reasoning without what it led to: kept in the journal, but no provider
-    takes them."""
+    """Tool results whose call is not there, reasoning without what it led to, messages from before the segment that are
+    nothing but reasoning, and system prompts that were replaced: kept in the journal, and not for the model."""
     last: int
     """The newest record that was seen when this was made."""
     pinned: tuple[int, ...] = ()
-    """Messages from before the cut that are here because they are pinned."""
+    """Messages from before the cut that are here by a pin. One that was let go since the segment began is among them
+    until the next one begins."""
     notes: tuple[Note, ...] = ()
-    """What somebody noted, which stands in every context."""
+    """What somebody noted, and holds now."""
     facts: tuple[Fact, ...] = ()
     """Of what is quoted, what the model that wrote the summary called a rule, a limit and so on; in segments of older
-    versions, what was carried word for word, and holds now."""
+    versions, what was carried word for word, as it held when the segment began."""
     quotes: tuple[Quotation, ...] = ()
     """What people said before the cut, word for word, as far as there is room for it."""
+    prompt: tuple[int, ...] = ()
+    """The system and developer messages that stand first: those in force when the segment began."""
 
     def to(self, format: str) -> list[Json]:
         """The same messages in another provider's format."""
@@ -63,13 +69,24 @@ class Boundary:
     segment: Segment
     summary: str | None
     kept: tuple[Record, ...]
+    """Without the prompt."""
     pinned: tuple[Record, ...]
     standing: Standing
+    """As it was when the segment began."""
     facts: tuple[Fact, ...] = ()
     """Those of a segment that an older version made, as far as they hold now."""
+    carried: tuple[Fact, ...] = ()
+    """The facts of the segment, whether or not they hold now."""
     quoting: Quoting = NOTHING
     filled: bool = True
     """Whether it was made with quotes in mind: older versions carried facts instead, and imports carry nothing."""
+    prompt: tuple[Record, ...] = ()
+    now: Standing | None = None
+    """What stands now, if that is more."""
+    since: tuple[Since, ...] = ()
+    """What was marked since the segment began."""
+    brought: Mapping[int, Record] = field(default_factory=dict)
+    """Messages from before the cut that were pinned since."""
 
 
 def boundary(tx: Transaction, session: str, number: int, stop: int) -> Boundary:
@@ -79,70 +96,87 @@ def boundary(tx: Transaction, session: str, number: int, stop: int) -> Boundary:
         known = ", ".join(str(s.number) for s in tx.segments(session)[-5:])
         raise OnefoldError(f"session {session!r} has no segment {number}; its newest are {known or 'none'}")
     told = view.told(tx, session, segment)
-    kept = (view.record(tx, session, n) for n in segment.kept)
-    standing = view.standing(tx, session, stop, segment.hidden)
+    carried = view.facts(told)
+    begins = front.of(tx, session, segment, stop)
+    opening, prompt = begins.opening, begins.opening.prompt
+
+    def read(numbers: Iterable[int]) -> tuple[Record, ...]:
+        found = (view.record(tx, session, n) for n in numbers)
+        return tuple(r for r in found if r is not None and r.kind == MESSAGE)
+
+    by_name = [n for n in opening.by_name(segment.kept, segment.cut) if n not in prompt]
+    pinned = [n for n in sorted(opening.pinned) if n < segment.cut and n not in by_name and n not in prompt]
     return Boundary(
         segment,
         None if told is None else str(told["summary"]),
-        tuple(r for r in kept if r is not None and r.kind == MESSAGE),
-        tuple(r for r in view.pinned_messages(tx, session, standing, segment.cut) if r.number not in segment.kept),
-        standing,
-        view.holding(view.facts(told), standing, segment.hidden),
+        read(by_name),
+        read(pinned),
+        opening,
+        view.holding(carried, begins.now, segment.hidden),
+        carried,
         view.quoting(tx, session, told, segment.kept),
         told is None or "quotes" in told,
+        read(prompt),
+        begins.now,
+        begins.since,
+        {r.number: r for r in read(n for one in begins.since for n in one.brings)},
     )
 
 
 def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None = None) -> Context:
-    """System prompt, pins, notes, quotes, summary, messages kept by name, then everything from the cut on, by groups.
+    """Prompt, pins, quotes, summary, notes, messages kept by name, then everything from the cut on, by groups.
 
-    `live` is the turn that is open: calls that another one left without a result will get none.
+    What stands before the tail is as it was when the segment began: within it, a context only grows at its end. What
+    was noted or pinned since stands at its own place. `live` is the turn that is open: calls that another one left
+    without a result will get none.
     """
-    segment, summary, notes = begins.segment, begins.summary, begins.standing.notes
-    order, left_out = _order(tail, {r.number for r in tail if r.turn is not None and r.turn != live})
+    segment, opening, now = begins.segment, begins.standing, begins.now or begins.standing
+    telling = _Telling(segment)
+    prompt = telling.verbatim(begins.prompt)
+    shown = [r for r in tail if r.number not in opening.replaced and r.number not in opening.prompt]
     # No call waits that is pinned or kept: one without a result here was given up. What is kept of a pinned call
     # stands with it.
-    with_pins = [r for r in begins.kept if r.number in begins.standing.pinned and _calling(r)]
-    verbatim = sorted((*begins.pinned, *with_pins), key=lambda r: r.number)
-    pins, alone = _order([r for r in verbatim if not _leads(r)], {r.number for r in verbatim})
-    by_name = [r for r in begins.kept if not _leads(r) and r not in with_pins]
-    kept, lost = _order(by_name, {r.number for r in by_name})
-    parts: list[_Part] = [_part(r) for r in (*begins.kept, *begins.pinned) if _leads(r)]
-    parts += pins
-    parts += [] if order else kept  # an old request never stands last
-    if notes:
-        parts.append(_text(0, noted(notes)))
+    with_pins = [r for r in begins.kept if r.number in opening.pinned and _calling(r)]
+    pins = telling.over(sorted((*begins.pinned, *with_pins), key=lambda r: r.number))
+    kept = telling.over([r for r in begins.kept if r not in with_pins], alone=True)
+    held = view.holding(begins.carried, opening, segment.hidden)
+    standing: list[_Part] = []
     if begins.quoting.text:
-        parts.append(_text(0, begins.quoting.text))
-    if begins.facts:
-        parts.append(_text(0, stated(begins.facts)))
-    if summary is not None:
-        parts.append(_text(segment.number, framed(summary)))
-    parts += kept if order else []
-    parts += order
-    parts = _opened(parts)
+        standing.append(_text(0, begins.quoting.text))
+    if held:
+        standing.append(_text(0, stated(held)))
+    if begins.summary is not None:
+        standing.append(_text(segment.number, framed(begins.summary)))
+    if opening.notes:
+        standing.append(_text(0, noted(opening.notes)))
+    # The messages that a session begins with stand before what was noted before them.
+    lead = [] if prompt or pins or kept or standing else [*takewhile(_leads, shown)]
+    rest = shown[len(lead) :]
+    over = {r.number for r in rest if r.turn is not None and r.turn != live}
+    order = [*telling.verbatim(lead), *telling.tail(rest, over, _placed(begins, telling))]
+    was_there = {r.number for r in shown if r.number < segment.number} - telling.left_out
+    goes_on = bool(was_there)  # when the segment began, something was behind the front
+    parts = [*prompt, *pins, *standing, *kept] if goes_on else [*prompt, *pins, *kept, *standing]
+    if not goes_on and not standing and (pins or kept):
+        parts.append(_line(PINNED_END))
+    parts = _opened([*parts, *order])
+    replaced = {r.number for r in tail if r.number in opening.replaced}
+    brought = [n for one in begins.since for n in one.brings if n in begins.brought]
     return Context(
         messages=[p.body for p in parts],
         tokens=sum(p.tokens for p in parts),
         segment=segment.number,
         numbers=tuple(p.number for p in parts),
         formats=tuple(p.format for p in parts),
-        summary=summary,
-        left_out=tuple(sorted(left_out | alone | lost)),
+        summary=begins.summary,
+        left_out=tuple(sorted(telling.left_out | replaced)),
         last=last,
-        pinned=tuple(r.number for r in begins.pinned),
-        notes=notes,
-        facts=(*begins.facts, *begins.quoting.facts),
+        pinned=(*(r.number for r in begins.pinned), *dict.fromkeys(brought)),
+        notes=now.notes,
+        facts=(*held, *begins.quoting.facts),
         quotes=begins.quoting.shown,
+        prompt=tuple(r.number for r in begins.prompt),
     )
-
-
-def _leads(record: Record) -> bool:
-    return record.header is not None and record.header.role in LEADING
-
-
-def _calling(record: Record) -> bool:
-    return record.header is not None and bool(record.header.opens or record.header.closes)
 
 
 class _Part(NamedTuple):
@@ -153,8 +187,114 @@ class _Part(NamedTuple):
     role: str
 
 
+class _Telling:
+    """Messages as one segment tells them, and those that it leaves out.
+
+    Reasoning of messages from before the segment is left out, all of it: it was thought with something else before it,
+    and a provider that checks that refuses it, or what is left if some is missing. An agent that keeps its session
+    itself has what it has.
+    """
+
+    def __init__(self, segment: Segment) -> None:
+        self._old = segment.number if segment.keeper == "onefold" else 0
+        self.left_out: set[int] = set()
+
+    def verbatim(self, records: Sequence[Record]) -> list[_Part]:
+        """Messages one after another."""
+        return [_part(r) for r in self._unthought(records, alone=False)]
+
+    def over(self, records: Sequence[Record], *, alone: bool = False) -> list[_Part]:
+        """Messages from before the cut, where no call waits any more. `alone`: without what belongs to them."""
+        return self._ordered(self._unthought(records, alone=alone), {r.number for r in records}, {})
+
+    def tail(self, records: Sequence[Record], over: set[int], since: Mapping[int, list[_Part]]) -> list[_Part]:
+        """Messages from the cut on, and at their places the parts for what was marked since. Calls of those that are
+        `over` will get no result."""
+        return self._ordered(self._unthought(records, alone=False), over, since)
+
+    def _unthought(self, records: Sequence[Record], *, alone: bool) -> list[Record]:
+        """Without what was thought before the segment. An item whose reasoning is not there does not refer to it."""
+        told: list[Record] = []
+        lost = alone = alone and self._old > 0
+        for record in records:
+            role = record.header.role if record.header is not None else ""
+            if role not in ANSWERS:
+                lost = lost if role in _WORKING else alone
+                told.append(record)
+                continue
+            lost = record.number < self._old if role == "reasoning" else lost
+            how, body = codec(record.format or PLAIN), record.body
+            left = how.unthought(body) if record.number < self._old else body
+            if left is not None and lost:
+                left = how.adrift(left)
+            if left is None:
+                self.left_out.add(record.number)
+            else:
+                told.append(record if left is body else record._replace(body=left, header=how.header(left)))
+        return told
+
+    def _ordered(self, messages: Sequence[Record], over: set[int], since: Mapping[int, list[_Part]]) -> list[_Part]:
+        """Messages in order, but results right after their call; what came in between follows them."""
+        grouped = group(((r.number, r.header) for r in messages if r.header is not None), over)
+        by_number = {r.number: r for r in messages}
+        owner = {n: g.first for g in grouped.groups for n in g.members[1:]}  # of two calls it answers, the later one
+        follows: dict[int, list[int]] = {}
+        for number in sorted(owner):
+            follows.setdefault(owner[number], []).append(number)
+        order: list[int] = []
+        for number in sorted((*by_number, *since)):
+            following = [] if number in owner or number in grouped.orphans else [number]
+            while following:
+                order.append(following.pop(0))
+                following[:0] = follows.get(order[-1], ())
+        thoughts = _without_end([n for n in order if n in by_number], by_number)
+        order = [n for n in order if n not in thoughts]
+        self.left_out |= grouped.orphans | thoughts
+        place = {number: at for at, number in enumerate(order)}
+        lacking = {max(g.members, key=lambda n: place.get(n, -1)): g for g in grouped.groups if g.waiting}
+        parts: list[_Part] = []
+        for at, number in enumerate(order):
+            if number in since:
+                parts += since[number]
+                continue
+            parts.append(_part(by_number[number]))
+            if (lacks := lacking.get(number)) is not None:
+                mine = {by_number[n].format for n in lacks.members}
+                behind = order[at + 1 :]
+                spoken = any(n in since or _speaks(by_number[n], *mine) for n in behind) if len(mine) == 1 else True
+                if not lacks.abandoned and not spoken:
+                    continue  # its results are what comes next
+                why = "the call was interrupted" if lacks.abandoned else "the call is still at work"
+                for call in (by_number[n] for n in lacks.members):
+                    parts += _no_results(call, [id for id in _calls(call) if id in lacks.waiting], why)
+        return parts
+
+
+def _placed(begins: Boundary, telling: _Telling) -> dict[int, list[_Part]]:
+    """What was marked since the segment began, by where it stands."""
+    made: dict[int, list[_Part]] = {}
+    for one in begins.since:
+        if one.words is not None:
+            made[one.number] = [_text(one.number, one.words)]
+        elif group := [begins.brought[n] for n in one.brings if n in begins.brought]:
+            made[one.number] = [_line(PINNED), *telling.over(group), _line(PINNED_END)]
+    return made
+
+
+def _leads(record: Record) -> bool:
+    return record.header is not None and record.header.role in LEADING
+
+
+def _calling(record: Record) -> bool:
+    return record.header is not None and bool(record.header.opens or record.header.closes)
+
+
 def _text(number: int, text: str) -> _Part:
     return _Part(number, {"role": "user", "content": text}, estimate(text), OPENAI_CHAT, "user")
+
+
+def _line(text: str) -> _Part:
+    return _made_up({"role": "user", "content": text}, OPENAI_CHAT, "user")
 
 
 def _part(record: Record) -> _Part:
@@ -164,12 +304,12 @@ def _part(record: Record) -> _Part:
 
 def _opened(parts: list[_Part]) -> list[_Part]:
     """The same, with a user's line before words of the model that would stand first: most providers take none there."""
-    at = next((n for n, part in enumerate(parts) if part.role not in LEADING), len(parts))
-    spoken = (p.role for p in parts[at:] if p.role in _MODELS or not (p.role in LEADING or _silent(p.format, p.body)))
-    if next(spoken, "") not in _MODELS:
-        return parts
-    line = {"role": "user", "content": EARLIER}
-    return [*parts[:at], _made_up(line, OPENAI_CHAT, "user"), *parts[at:]]
+    for at, part in enumerate(parts):
+        if part.role in _MODELS:
+            return [*parts[:at], _line(EARLIER), *parts[at:]]
+        if part.role not in LEADING and not _silent(part.format, part.body):
+            break
+    return parts
 
 
 def _made_up(body: Json, format: str, role: str) -> _Part:
@@ -182,39 +322,6 @@ def _silent(format: str, body: Json) -> bool:
         (isinstance(p, Text) and not p.text.strip()) or isinstance(p, Thought | Sealed)
         for p in codec(format).parse(body).parts
     )
-
-
-def _order(messages: Sequence[Record], over: set[int]) -> tuple[list[_Part], frozenset[int]]:
-    """Messages in order, but results right after their call; what came in between follows them. Calls of those that
-    are `over` will get no result. Beside them, the numbers of those that no provider takes."""
-    grouped = group(((r.number, r.header) for r in messages if r.header is not None), over)
-    by_number = {r.number: r for r in messages}
-    owner = {n: g.first for g in grouped.groups for n in g.members[1:]}  # of two calls it answers, the later one
-    follows: dict[int, list[int]] = {}
-    for number in sorted(owner):
-        follows.setdefault(owner[number], []).append(number)
-    order: list[int] = []
-    for record in messages:
-        following = [] if record.number in owner or record.number in grouped.orphans else [record.number]
-        while following:
-            order.append(following.pop(0))
-            following[:0] = follows.get(order[-1], ())
-    thoughts = _without_end(order, by_number)
-    order = [n for n in order if n not in thoughts]
-    place = {number: at for at, number in enumerate(order)}
-    lacking = {max(g.members, key=lambda n: place.get(n, -1)): g for g in grouped.groups if g.waiting}
-    parts: list[_Part] = []
-    for at, number in enumerate(order):
-        parts.append(_part(by_number[number]))
-        if (lacks := lacking.get(number)) is not None:
-            mine = {by_number[n].format for n in lacks.members}
-            behind = (by_number[n] for n in order[at + 1 :])
-            if not lacks.abandoned and len(mine) == 1 and not any(_speaks(r, *mine) for r in behind):
-                continue  # its results are what comes next
-            why = "the call was interrupted" if lacks.abandoned else "the call is still at work"
-            for call in (by_number[n] for n in lacks.members):
-                parts += _no_results(call, [id for id in _calls(call) if id in lacks.waiting], why)
-    return parts, grouped.orphans | thoughts
 
 
 def _without_end(order: Sequence[int], by_number: dict[int, Record]) -> frozenset[int]:

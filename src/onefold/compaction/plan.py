@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from onefold.compaction.policy import Policy
-from onefold.messages.groups import LEADING, Numbered, legal_cuts
+from onefold.messages.groups import Numbered, legal_cuts
 from onefold.model import ASKING
 
 
@@ -41,16 +41,16 @@ def plan(
     *,
     kept: Sequence[Numbered],
     total: int,
-    first: bool,
     policy: Policy,
+    prompt: Collection[int] = (),
     pinned: frozenset[int] = frozenset(),
     turns: Turns = _NO_TURNS,
 ) -> Plan | NoCut:
     """Plans the compaction of one segment.
 
     `messages` are those from the segment's cut up to what the attempt may summarise, `kept` those that the segment
-    keeps from before it, `total` the size of the whole context, `first` whether nothing was cut before, `pinned` those
-    that stay in every context anyway.
+    shows by name from before it, `total` the size of the whole context, `prompt` the system and developer messages in
+    force, which stay, `pinned` those that stay in every context anyway.
 
     The newest legal cut is taken that leaves the tail, and the last user message with it. In a long turn, one message
     followed by many tool calls, that would be no progress: then the cut goes on into the turn, and the messages that
@@ -58,9 +58,6 @@ def plan(
     """
     if not messages:
         return NoCut("there is nothing to compact since the last time")
-    leading = tuple(n for n, h in kept if h.role in LEADING)
-    if first:
-        leading = _leading(messages)
     tail = min(policy.tail_tokens, int(total * policy.tail_share))
     legal = [c for c in legal_cuts(messages, turns.over) if c > messages[0][0]]
     last = max((n for n, h in (*kept, *messages) if h.role in ASKING), default=None)
@@ -71,7 +68,7 @@ def plan(
     for least in (tail, 0):
         latest = _latest(messages, least, policy.tail_messages)
         for cut, also in _choices([c for c in legal if c <= latest], asked):
-            names = tuple(sorted({*(n for n in leading if n < cut), *also}))
+            names = tuple(sorted({*(n for n in prompt if n < cut), *also}))
             stays = sum(h.tokens for n, h in (*kept, *messages) if n in names or (n in pinned and n < cut))
             gone = sum(h.tokens for n, h in messages if n < cut) + sum(h.tokens for _, h in kept)
             if gone - stays >= enough:
@@ -87,16 +84,6 @@ def _choices(cuts: list[int], asked: list[int]) -> list[tuple[int, tuple[int, ..
     if cuts and first is not None and cuts[-1] > first:
         found.append((cuts[-1], tuple(n for n in asked if n < cuts[-1])))
     return found
-
-
-def _leading(messages: Sequence[Numbered]) -> tuple[int, ...]:
-    """The system prompt, if the agent keeps it in the journal: it stands in every context."""
-    found = []
-    for number, header in messages:
-        if header.role not in LEADING:
-            break
-        found.append(number)
-    return tuple(found)
 
 
 def _latest(messages: Sequence[Numbered], tokens: int, count: int) -> int:

@@ -13,7 +13,7 @@ from functools import partial
 from onefold.compaction.context import boundary
 from onefold.compaction.plan import NoCut, Plan, Turns, plan
 from onefold.compaction.policy import Policy
-from onefold.journal import view
+from onefold.journal import front, view
 from onefold.journal.contract import Journal
 from onefold.journal.quotes import Quoting
 from onefold.journal.seam import Heading, Transaction
@@ -30,11 +30,12 @@ Said = Record | Heading
 class Outlook:
     """What a plan is made by: headers, and no text."""
 
-    first: bool
-    """Nothing was cut before."""
     kept: tuple[Said, ...]
+    """What the segment shows by name from before its cut, the prompt included."""
     messages: tuple[Said, ...]
     tokens: int
+    prompt: frozenset[int]
+    """The system and developer messages in force."""
     pinned: frozenset[int]
     """Messages that stay in every context. They are summarised like the rest, so that unpinning loses nothing."""
     turns: Turns
@@ -44,8 +45,8 @@ class Outlook:
             _numbered(self.messages),
             kept=_numbered(self.kept),
             total=self.tokens,
-            first=self.first,
             policy=policy,
+            prompt=self.prompt,
             pinned=self.pinned,
             turns=self.turns,
         )
@@ -72,11 +73,12 @@ class Work:
     kept: tuple[Record, ...]
     messages: tuple[Record, ...]
     tokens: int
+    prompt: frozenset[int]
     pinned: frozenset[int]
     turns: Turns
 
     def plan(self, policy: Policy) -> Plan | NoCut:
-        seen = Outlook(self.previous is None, self.kept, self.messages, self.tokens, self.pinned, self.turns)
+        seen = Outlook(self.kept, self.messages, self.tokens, self.prompt, self.pinned, self.turns)
         return seen.plan(policy)
 
 
@@ -85,7 +87,9 @@ def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda:
     process, the agent's own among them, are not kept waiting while a long context is read."""
     state = journal.state(claim.session)
     base = journal.backend.read(lambda tx: boundary(tx, claim.session, claim.base, state.last + 1))
-    hidden = base.segment.hidden
+    hidden, stands = base.segment.hidden, base.now or base.standing
+    before = (r for r in (*base.prompt, *base.kept) if r.number < base.segment.cut)
+    kept = tuple(sorted(before, key=lambda r: r.number))
     messages: list[Record] = []
     for start in range(base.segment.cut, claim.upto + 1, _PAGE):
         if start > base.segment.cut:
@@ -100,11 +104,12 @@ def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda:
         earlier=partial(_before, journal, claim, base.segment, _MANY, most=_FILL_RECORDS, pause=pause),
         filled=base.filled,
         covered=base.quoting.quotes.covers or journal.backend.read(partial(_size, claim.session, base.segment)),
-        kept=base.kept,
+        kept=kept,
         messages=tuple(messages),
         tokens=state.tokens,
-        pinned=base.standing.pinned,
-        turns=journal.backend.read(lambda tx: _turns(tx, claim.session, claim.turn, (*base.kept, *messages))),
+        prompt=frozenset(n for n in stands.prompt if n <= claim.upto),
+        pinned=stands.pinned,
+        turns=journal.backend.read(lambda tx: _turns(tx, claim.session, claim.turn, (*kept, *messages))),
     )
 
 
@@ -140,13 +145,15 @@ def look_ahead(session: str, base: int, tx: Transaction) -> Outlook | None:
     if state.head != base or state.open is not None or head is None:
         return None
     messages = view.headers(tx, session, head.cut, state.last + 1, head.hidden)
-    kept = tuple(r for n in head.kept if (r := view.record(tx, session, n)) is not None)
+    begins = front.of(tx, session, head, state.last + 1)
+    by_name = begins.opening.by_name(head.kept, head.cut)
+    kept = tuple(r for n in by_name if (r := view.record(tx, session, n)) is not None)
     return Outlook(
-        first=head.summary is None,
         kept=kept,
         messages=tuple(messages),
         tokens=state.tokens,
-        pinned=view.standing(tx, session, state.last + 1, head.hidden).pinned,
+        prompt=frozenset(begins.now.prompt),
+        pinned=begins.now.pinned,
         turns=_turns(tx, session, state.turn, (*kept, *messages)),
     )
 

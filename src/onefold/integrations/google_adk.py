@@ -40,7 +40,7 @@ from onefold.journal import view
 from onefold.journal.seam import Transaction
 from onefold.messages import convert
 from onefold.messages.codecs import OPENAI_CHAT
-from onefold.messages.frame import EARLIER
+from onefold.messages.frame import EARLIER, PINNED, PINNED_END
 from onefold.model import MESSAGE, Appended, Ids, Json, Record, Summary, random_id
 from onefold.session import Session as Handle
 
@@ -405,8 +405,9 @@ def _summary(told: Sequence[tuple[int, Event]], context: Context) -> list[Event]
     shown, and all but the first are empty.
     """
     rows = zip(context.numbers, context.formats, context.messages, strict=True)
-    words = [m["content"] for n, format, m in rows if format == OPENAI_CHAT and n in (0, context.segment)]
-    texts = [text for text in words if text != EARLIER]
+    noted = {0, context.segment, *(number for number in context.numbers if number not in {n for n, _ in told})}
+    words = [m["content"] for n, format, m in rows if format == OPENAI_CHAT and n in noted and "content" in m]
+    texts = [text for text in words if text not in (EARLIER, PINNED, PINNED_END)]
     if not texts:
         return []
     shown = {*context.numbers, *context.left_out}

@@ -40,7 +40,7 @@ from onefold.integrations.common import Place, StoreOrAddress, Told, by_model, o
 from onefold.integrations.handles import Handles
 from onefold.integrations.once import append_new
 from onefold.integrations.written import Written
-from onefold.messages import encode
+from onefold.messages import codec, encode
 from onefold.model import Json
 
 FORMAT = "langchain"
@@ -254,14 +254,23 @@ def _body(message: BaseMessage) -> Json:
 
 
 def _messages(context: Context, state: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """A context as LangChain's messages. Those that the state has stay the objects they are; of one that was changed,
-    the newest counts, in the place of the first. Every call has one result: no provider takes it without, or twice."""
+    """A context as LangChain's messages. Those that the state has stay the objects they are, but for what the model
+    thought before the segment; of one that was changed, the newest counts, in the place of the first. Every call has
+    one result: no provider takes it without, or twice."""
     known = {m.id: m for m in state if m.id}
+    rows = zip(context.numbers, context.formats, context.messages, strict=True)
+    old = {m["data"].get("id") for number, format, m in rows if format == FORMAT and number < context.segment}
     told: dict[str, AnyMessage] = {}
     for at, body in enumerate(context.to(FORMAT)):
         id = str(body["data"].get("id") or f"{OURS}{context.segment}:{at}")
-        told[id] = known[id] if id in known else _message(body, id)
+        told[id] = _message(body, id) if id not in known or (id in old and _thoughtful(known[id])) else known[id]
     return _answered(list(told.values()))
+
+
+def _thoughtful(message: AnyMessage) -> bool:
+    """Whether there is reasoning in it."""
+    body = message_to_dict(message)
+    return codec(FORMAT).unthought(body) is not body
 
 
 def _message(body: Json, id: str) -> AnyMessage:

@@ -8,8 +8,8 @@ from onefold.errors import OutcomeUnknown
 from onefold.journal.refusals import check_name
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
-from onefold.messages import digest
-from onefold.model import ERASED, Draft, Ids, Json, SessionState, random_id
+from onefold.messages import codec, digest
+from onefold.model import ERASED, MESSAGE, Draft, Ids, Json, SessionState, random_id
 from onefold.session import Session
 
 
@@ -64,10 +64,19 @@ def _new(tx: Transaction, state: SessionState, draft: Draft, changes: bool) -> D
     if draft.key is None or (use := tx.key(state.id, draft.key)) is None:
         return draft
     content = digest("", draft.kind, draft.format, draft.body)
-    if not changes or use.digest in (content, ERASED):
+    if not changes or use.digest in (content, ERASED) or _without_thoughts(tx, state, use.first, draft):
         return None
     key = f"{draft.key}#{content[:16]}"
     return None if tx.key(state.id, key) or _told(tx, state, use.first, draft) else draft._replace(key=key)
+
+
+def _without_thoughts(tx: Transaction, state: SessionState, first: int, draft: Draft) -> bool:
+    """Whether a message is the one in the journal as contexts tell it after a while: without what the model thought."""
+    said = tx.record(state.id, first)
+    if said is None or said.kind != MESSAGE or said.format is None:
+        return False
+    left = codec(said.format).unthought(said.body)
+    return left is not said.body and left == draft.body
 
 
 def _told(tx: Transaction, state: SessionState, first: int, draft: Draft) -> bool:

@@ -132,7 +132,8 @@ class OnefoldSession:
         while True:
             left_out = (await session.context()).left_out
             taken = await in_thread(partial(history.pop, session._session._journal, session.id))
-            if taken is None or taken.number not in left_out:  # an output without its call, `get_items` has not given
+            alone = taken is not None and taken.number in left_out and taken.header is not None and taken.header.closes
+            if not alone:  # an output without its call, `get_items` has not given
                 return None if taken is None else taken.body
 
     async def clear_session(self) -> None:

@@ -138,8 +138,9 @@ class _Run(AbstractCapability[Any]):
     and then the session's own holds."""
     _answer: ModelResponse | None = field(default=None, init=False)
     """The last one of this run."""
-    _read: dict[int, ModelMessage] = field(default_factory=dict, init=False)
-    """Messages of the journal in this run, by number: as the framework's own history, each is read once a run."""
+    _read: dict[tuple[int, int], ModelMessage] = field(default_factory=dict, init=False)
+    """Messages of the journal in this run, by number: as the framework's own history, each is read once a run. Those
+    from before the segment in force are others in each segment."""
     _smaller: Context | None = field(default=None, init=False)
     """What to send after the provider refused a context for its size."""
 
@@ -254,7 +255,7 @@ class _Run(AbstractCapability[Any]):
     async def _append(self, messages: Sequence[ModelMessage]) -> None:
         if said := [m for m in messages if m.parts]:
             written = await append(self._turn, [_body(m) for m in said], _FORMAT)
-            self._read.update(zip(written.numbers, said, strict=True))
+            self._read.update(zip(((number, 0) for number in written.numbers), said, strict=True))
 
     # ------------------------------------------------------------------ what is sent
 
@@ -315,16 +316,18 @@ def _empty(of: type[DataclassInstance]) -> dict[str, Json]:
     return {f.name: f.default for f in fields(of) if f.init and (f.default is None or f.default == 0)}
 
 
-def _messages(context: Context, read: dict[int, ModelMessage]) -> list[ModelMessage]:
-    """A context as the framework's messages. What was `read` already stays the objects that it is."""
-    rows = list(zip(context.numbers, context.formats, context.messages, strict=True))
-    new = [(number, body) for number, format, body in rows if number and format == _FORMAT and number not in read]
+def _messages(context: Context, read: dict[tuple[int, int], ModelMessage]) -> list[ModelMessage]:
+    """A context as the framework's messages. What was `read` already stays the objects that it is, but for messages
+    from before the segment: they are told without what the model thought."""
+    marks = [(number, context.segment if number < context.segment else 0) for number in context.numbers]
+    rows = list(zip(marks, context.formats, context.messages, strict=True))
+    new = [(mark, body) for mark, format, body in rows if mark[0] and format == _FORMAT and mark not in read]
     made = ModelMessagesTypeAdapter.validate_python([body for _, body in new])
-    read.update(zip((number for number, _ in new), made, strict=True))
+    read.update(zip((mark for mark, _ in new), made, strict=True))
     told: list[ModelMessage] = []
     for known, some in groupby(rows, key=lambda row: row[0] in read):
         if known:
-            told += [read[number] for number, _, _ in some]
+            told += [read[mark] for mark, _, _ in some]
         else:
             bodies = convert([(format, body) for _, format, body in some], _FORMAT)
             told += ModelMessagesTypeAdapter.validate_python(bodies)

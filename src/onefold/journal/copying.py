@@ -63,9 +63,7 @@ def parts(records: Iterable[tuple[Record, int]]) -> Iterator[list[Record]]:
     try:
         for record, size in records:
             last = part[-1] if part else None
-            goes_on = erasing or (
-                last is not None and (last.kind in _GOES_ON or (last.key is not None and last.key == record.key))
-            )
+            goes_on = erasing or (last is not None and _together(last, record))
             full = len(part) >= MOST_RECORDS or room <= 0
             if part and not goes_on and (full or _begins(record)):
                 yield part
@@ -79,6 +77,11 @@ def parts(records: Iterable[tuple[Record, int]]) -> Iterator[list[Record]]:
         raise
     if part:
         yield part
+
+
+def _together(last: Record, record: Record) -> bool:
+    """Whether two records in a row were written in one transaction, as far as they say so."""
+    return last.kind in _GOES_ON or view.is_prompt(record) or (last.key is not None and last.key == record.key)
 
 
 def _begins(record: Record) -> bool:

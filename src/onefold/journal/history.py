@@ -167,12 +167,10 @@ def fork(
         opened: dict[str, Json] = boundary(
             inherits, state, base=None, source="forked", summary_of=inherits.summary, session=child, keeper="onefold"
         )
-        if upto != origin.last:
-            told = view.told(tx, parent, inherits)
-            opened["tokens_after"] = view.size(
-                tx, parent, cut=inherits.cut, last=upto, kept=inherits.kept, hidden=inherits.hidden,
-                told=told,
-            )  # fmt: skip
+        opened["tokens_after"] = view.size(
+            tx, parent, cut=inherits.cut, last=upto, kept=inherits.kept, hidden=inherits.hidden,
+            told=view.told(tx, parent, inherits),
+        )  # fmt: skip
         state = journal.add(tx, state, journal.draft(SEGMENT_OPENED, opened))
         tx.put_session(state)
         return state

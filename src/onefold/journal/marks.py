@@ -1,18 +1,75 @@
-"""Pins and notes, which stand in every context, and other ids of a session. Each says who set it."""
+"""Prompts, pins and notes, which stand in every context, and other ids of a session. Each says who set it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onefold.errors import InvalidMessage, OnefoldError, TooLarge
-from onefold.journal import view
+from onefold.journal import front, view
+from onefold.journal.bodies import same_content
 from onefold.journal.contract import AliasTaken, Journal, segment
+from onefold.journal.refusals import conflict, known_word, lost, own
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
-from onefold.messages.codecs import estimate
-from onefold.messages.frame import noted
-from onefold.messages.groups import Group, group
-from onefold.model import ERASED, LIMITS, MESSAGE, NOTE, PIN_ADDED, PIN_REMOVED, Json, Note, Segment, SessionState
+from onefold.messages.groups import LEADING, Group, group
+from onefold.model import (
+    ERASED,
+    LIMITS,
+    MESSAGE,
+    NOTE,
+    PIN_ADDED,
+    PIN_REMOVED,
+    Appended,
+    Draft,
+    Json,
+    Note,
+    Segment,
+    SessionState,
+    Slot,
+    TurnClaim,
+)
 
 NOTE_LIMIT = 16 << 10
+
+
+def append(
+    journal: Journal, session: str, drafts: Sequence[Draft], slot: Slot, *, key: str | None = None,
+    turn: TurnClaim | None = None,
+) -> Appended:  # fmt: skip
+    """Adds messages that are the system prompt from here on, in place of the one before: all or none, with the mark
+    that says so. As for any append, the same key again writes nothing."""
+    known_word(session, "slot", slot, Slot)
+    for d in drafts:
+        if d.header is None or d.header.role not in LEADING:
+            role = d.header.role if d.header is not None else d.kind
+            raise InvalidMessage(
+                f"session {session!r}: a message of role {role!r} is no system prompt; only system and developer "
+                "messages go into that slot. Append the others without it; nothing was written"
+            )
+    if turn is not None:
+        own(turn)
+    within = turn.id if turn is not None else None
+
+    def work(tx: Transaction) -> Appended:
+        state = known(tx, session)
+        use = tx.key(session, key) if key is not None else None
+        first = use.first if use is not None else state.last + 1
+        numbers = tuple(range(first, first + len(drafts)))
+        body: dict[str, Json] = {"numbers": list(numbers), "slot": slot, "tokens": 0}  # they count as messages
+        every = [d._replace(key=key, turn=within) for d in drafts]
+        every.append(journal.draft(PIN_ADDED, body, actor=drafts[0].actor, key=key, turn=within))
+        if use is not None:
+            if not same_content(tx, session, use, every):
+                raise conflict(session, str(key), use)
+            return Appended(numbers, duplicate=True, hidden=view.taken_back(tx, session, numbers))
+        if turn is not None and state.turn != turn.number:
+            raise lost(tx, turn)
+        for d in every:
+            state = journal.add(tx, state, d)
+        tx.put_session(state)
+        return Appended(numbers)
+
+    return journal.backend.write(session, work, size=sum(len(d.data) for d in drafts))
 
 
 def pin(journal: Journal, session: str, number: int, *, actor: str | None = None) -> tuple[int, ...]:
@@ -41,8 +98,7 @@ def pin(journal: Journal, session: str, number: int, *, actor: str | None = None
             )
         if stands.pinned >= {*numbers}:
             return numbers
-        added = _tokens(tx, state, head, [n for n in numbers if n not in stands.pinned])
-        body = {"numbers": list(numbers), "tokens": added}
+        body = {"numbers": list(numbers), "tokens": _brings(tx, state, head, numbers)}
         tx.put_session(journal.add(tx, state, journal.draft(PIN_ADDED, body, actor=actor)))
         return numbers
 
@@ -59,7 +115,7 @@ def unpin(journal: Journal, session: str, number: int, *, actor: str | None = No
         if number not in stands.pinned:
             return ()
         numbers = tuple(n for n in sorted(_its_group(tx, state, head, number).members) if n in stands.pinned)
-        body = {"numbers": list(numbers), "tokens": -_tokens(tx, state, head, list(numbers))}
+        body = {"numbers": list(numbers), "tokens": 0}  # what stands in front stays until the next segment
         tx.put_session(journal.add(tx, state, journal.draft(PIN_REMOVED, body, actor=actor)))
         return numbers
 
@@ -86,20 +142,15 @@ def note(
         for n in source:
             if (said := view.record(tx, session, n)) is None or said.kind == ERASED:
                 raise OnefoldError(f"session {session!r}: record {n}, which the note comes from, is not there any more")
-        standing = view.standing(tx, session, state.last + 1, head.hidden)
-        before, carried = standing.notes, view.facts(view.told(tx, session, head))
-        stands = [n for n in before if (n.kind, n.key) != (kind, key)]
-        dropped = [n for n in before if (n.kind, n.key) == (kind, key)]
+        before = view.standing(tx, session, state.last + 1, head.hidden).notes
+        same = next((n for n in before if (n.kind, n.key) == (kind, key)), None)
         if text.strip():
-            if dropped and dropped[0].text == text:
-                return dropped[0].number
-            stands.append(Note(state.last + 1, kind, text, key or "", actor, tx.now))
-        elif not dropped and not any((f.kind, f.key) == (kind, key) for f in carried):
+            if same is not None and same.text == text:
+                return same.number
+        elif same is None and not any((f.kind, f.key) == (kind, key) for f in view.facts(view.told(tx, session, head))):
             raise OnefoldError(f"session {session!r} has no note and no fact of kind {kind!r} with the key {key!r}")
-        body: dict[str, Json] = {"kind": kind, "text": text if text.strip() else "", "key": key}
-        facts = view.holding(carried, standing, head.hidden)
-        fewer = [f for f in facts if (f.kind, f.key) != (kind, key)]
-        body["tokens"] = _size(stands) - _size(before) + view.fact_tokens(fewer) - view.fact_tokens(facts)
+        made = Note(state.last + 1, kind, text if text.strip() else "", key or f"#{state.last + 1}", actor, tx.now)
+        body: dict[str, Json] = {"kind": kind, "text": made.text, "key": key, "tokens": front.note_tokens(made, same)}
         if source:
             body["source"] = list(source)
         state = journal.add(tx, state, journal.draft(NOTE, body, actor=actor))
@@ -169,11 +220,9 @@ def _its_group(tx: Transaction, state: SessionState, head: Segment, number: int)
     return next((some for some in groups if number in some.members), Group([number]))
 
 
-def _tokens(tx: Transaction, state: SessionState, head: Segment, numbers: list[int]) -> int:
-    """How much larger a context is by these pins: those it shows anyway cost nothing."""
-    apart = (view.record(tx, state.id, n) for n in numbers if n < head.cut and n not in head.kept)
-    return sum(r.header.tokens for r in apart if r is not None and r.header is not None)
-
-
-def _size(notes: list[Note] | tuple[Note, ...]) -> int:
-    return estimate(noted(notes)) if notes else 0
+def _brings(tx: Transaction, state: SessionState, head: Segment, numbers: tuple[int, ...]) -> int:
+    """How much larger a context is by a pin: what it shows anyway costs nothing."""
+    apart = [n for n in numbers if n < head.cut]
+    if front.of(tx, state.id, head, state.last + 1).shown.issuperset(apart):
+        return 0
+    return front.pin_tokens(tx, state.id, apart)

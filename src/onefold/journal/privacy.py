@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from onefold.errors import OnefoldError, SessionNotFound
-from onefold.journal import beside, view
+from onefold.journal import beside, front, view
 from onefold.journal.contract import Journal, segment
 from onefold.journal.fold import boundary
 from onefold.journal.history import newest
@@ -178,8 +178,9 @@ def _forget(journal: Journal, tx: Transaction, state: SessionState, gone: _Gone)
     covering = [r for s in tx.segments(state.id) if (r := _telling(tx, state, s, gone)) is not None]
     notes = [m for m in tx.marks(state.id, state.forked_at + 1, state.last + 1) if _comes_from(m, ranges)]
     notes = [m for m in notes if m.number not in {r.number for r in found}]
-    if hidden == head.hidden and not found and not covering and not notes and state.tokens == _size(tx, state, head):
-        return _Done((), (), None)
+    nothing = hidden == head.hidden and not found and not covering and not notes
+    if nothing and state.tokens == front.size(tx, state, head, view.told(tx, state.id, head)):
+        return _Done((), (), None)  # nothing that a fork's past says in every context is gone either
     causes = [*_causes(tx, state, gone.first)]
     hidden = view.joined(tx, state.id, hidden)
     was_open = state.open is not None

@@ -15,7 +15,7 @@ from onefold.journal.refusals import refused
 from onefold.journal.seam import Heading, Transaction
 from onefold.messages.codecs import estimate
 from onefold.messages.frame import framed, noted, stated
-from onefold.messages.groups import group
+from onefold.messages.groups import LEADING, group
 from onefold.model import (
     AGENT_ENDED,
     AGENT_STARTED,
@@ -337,36 +337,96 @@ class Standing:
     notes: tuple[Note, ...] = ()
     dropped: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Kind and key of what somebody took away with an empty note, and when: older facts of that name are gone too."""
+    prompt: tuple[int, ...] = ()
+    """The system and developer messages in force: those that the session begins with, or what replaced them."""
+    replaced: frozenset[int] = frozenset()
+    """Those that were in force before, and are not pinned."""
 
     def tokens(self) -> int:
         return estimate(noted(self.notes)) if self.notes else 0
 
+    def by_name(self, kept: Iterable[int], cut: int) -> list[int]:
+        """Messages from before a cut that a segment shows by name, its `kept` ones and the prompt, in order. A prompt
+        that was replaced since its cut was planned is none of them."""
+        return sorted({*kept}.difference(self.replaced) | {n for n in self.prompt if n < cut})
+
 
 def standing(tx: Transaction, session: str, stop: int, hidden: Ranges) -> Standing:
-    """The pins and notes before a number. A note is part of the conversation, so an undo takes it back too; a pin is
-    somebody's decision about a message, and holds as long as that is in view."""
-    pinned: set[int] = set()
-    notes: dict[tuple[str, str], Note] = {}
-    dropped: dict[tuple[str, str], int] = {}
-    for owner, first, end in parts(tx, session, 1, stop):
-        for mark in tx.marks(owner, first, end):
-            if mark.kind == PIN_ADDED:
-                pinned |= {*mark.body["numbers"]}
-            elif mark.kind == PIN_REMOVED:
-                pinned -= {*mark.body["numbers"]}
-            elif mark.kind == NOTE and not is_hidden(hidden, mark.number):
-                _take_down(notes, dropped, mark)
-    return Standing(frozenset(n for n in pinned if not is_hidden(hidden, n)), tuple(notes.values()), dropped)
+    """The prompt, pins and notes before a number. A note is part of the conversation, so an undo takes it back too; a
+    pin is somebody's decision about a message, and holds as long as that is in view, and so does a prompt."""
+    stands = Marks(hidden)
+    for mark in marks(tx, session, stop):
+        stands.take(mark)
+    return stands.standing(leading(tx, session, stop, hidden))
 
 
-def _take_down(notes: dict[tuple[str, str], Note], dropped: dict[tuple[str, str], int], mark: Record) -> None:
-    body = mark.body
-    key = body.get("key") or f"#{mark.number}"
-    notes.pop((body["kind"], key), None)
-    dropped[body["kind"], key] = mark.number
-    if body["text"]:
-        del dropped[body["kind"], key]
-        notes[body["kind"], key] = Note(mark.number, body["kind"], body["text"], key, mark.actor, mark.at)
+def marks(tx: Transaction, session: str, stop: int) -> list[Record]:
+    """Pins, notes and the like before a number, in order."""
+    return [mark for owner, first, end in parts(tx, session, 1, stop) for mark in tx.marks(owner, first, end)]
+
+
+def leading(tx: Transaction, session: str, stop: int, hidden: Ranges) -> tuple[int, ...]:
+    """The system and developer messages before a number that a session begins with. The rest of it is not read."""
+    found: list[int] = []
+    for owner, first, end in _seen(tx, session, 1, stop, hidden):
+        start, size = first, _FEW
+        while start < end:
+            for h in tx.headers(owner, start, min(start + size, end)):
+                if h.header.role not in LEADING:
+                    return tuple(found)
+                found.append(h.number)
+            start, size = start + size, size * 2
+    return tuple(found)
+
+
+class Marks:
+    """What marks amount to, one after another."""
+
+    def __init__(self, hidden: Ranges) -> None:
+        self._hidden = hidden
+        self._pinned: set[int] = set()
+        self._prompts: list[list[int]] = []
+        self._notes: dict[tuple[str, str], Note] = {}
+        self._dropped: dict[tuple[str, str], int] = {}
+
+    def take(self, mark: Record) -> tuple[Note | None, Note | None]:
+        """Takes one more. Of a note in view, what it says and the one whose place it takes; an empty text takes that
+        away."""
+        body = mark.body
+        if is_prompt(mark):
+            self._prompts.append([n for n in body["numbers"] if not is_hidden(self._hidden, n)])
+        elif mark.kind == PIN_ADDED:
+            self._pinned |= {*body["numbers"]}
+        elif mark.kind == PIN_REMOVED:
+            self._pinned -= {*body["numbers"]}
+        elif mark.kind == NOTE and not is_hidden(self._hidden, mark.number):
+            note = Note(
+                mark.number, body["kind"], body["text"], body.get("key") or f"#{mark.number}", mark.actor, mark.at
+            )
+            name = note.kind, note.key
+            before = self._notes.pop(name, None)
+            self._dropped[name] = mark.number
+            if note.text:
+                del self._dropped[name]
+                self._notes[name] = note
+            return note, before
+        return None, None
+
+    def standing(self, leading: tuple[int, ...]) -> Standing:
+        pinned = frozenset(n for n in self._pinned if not is_hidden(self._hidden, n))
+        prompts = [leading, *(tuple(some) for some in self._prompts if some)]
+        return Standing(
+            pinned,
+            tuple(self._notes.values()),
+            dict(self._dropped),
+            prompts[-1],
+            frozenset(n for some in prompts[:-1] for n in some).difference(prompts[-1], pinned),
+        )
+
+
+def is_prompt(mark: Record) -> bool:
+    """Whether a mark says that messages are the system prompt from there on. Older programs take it for a pin."""
+    return mark.kind == PIN_ADDED and mark.body.get("slot") == "prompt"
 
 
 def pinned_messages(tx: Transaction, session: str, standing: Standing, stop: int) -> list[Record]:
@@ -424,9 +484,10 @@ def size(
     hidden: Ranges = (),
     told: Mapping[str, Json] | None = None,
 ) -> int:
-    """The size of a context, from what it is made of. `told` is the body of the record with its summary and facts."""
+    """The size of a context as a segment that begins now has it, from what it is made of. `told` is the body of the
+    record with its summary and facts."""
     stands = standing(tx, session, last + 1, hidden)
-    verbatim = {*kept, *(n for n in stands.pinned if n < cut)}
+    verbatim = {*stands.by_name(kept, cut), *(n for n in stands.pinned if n < cut)}
     by_name = (record(tx, session, n) for n in verbatim)
     return (
         (estimate(framed(told["summary"])) if told is not None else 0)

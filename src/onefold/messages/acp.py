@@ -82,6 +82,10 @@ def write(said: Sequence[Said]) -> list[Json]:
     return written
 
 
+def unthought(body: Json) -> Json | None:
+    return None if body.get("sessionUpdate") == "agent_thought_chunk" else body
+
+
 def _block(part: Media | Document) -> Json:
     url = part.url if isinstance(part, Media) and part.kind == "image" else None
     if url is not None and url.startswith("data:") and ";base64," in url:

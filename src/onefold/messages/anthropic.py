@@ -212,6 +212,16 @@ def _unavailable(call: dict[str, Json], result: Result) -> dict[str, Json]:
     }
 
 
+def unthought(message: Json) -> Json | None:
+    """A message without what the model thought; None if that is all there is."""
+    if not isinstance(content := message.get("content"), list):
+        return message
+    left = [b for b in content if not (isinstance(b, dict) and str(b.get("type")) in _THOUGHT)]
+    if len(left) == len(content):
+        return message
+    return message | {"content": left} if left else None
+
+
 def _blocks(message: dict[str, Json]) -> list[Json]:
     content = message["content"]
     return [{"type": "text", "text": content}] if isinstance(content, str) else content

@@ -53,5 +53,12 @@ def results(call: Json, given: Sequence[Result]) -> list[Json]:
     return [_line(made) for made in anthropic.results(message if isinstance(message, dict) else {}, given)]
 
 
+def unthought(line: Json) -> Json | None:
+    if not isinstance(message := line.get("message"), dict):
+        return line
+    left = anthropic.unthought(message)
+    return line if left is message else None if left is None else line | {"message": left}
+
+
 def _line(message: Json) -> Json:
     return {"type": message["role"], "message": message}

@@ -59,6 +59,11 @@ class Codec:
     """A message with other ids for its calls and results, where the provider wants no two calls of one id."""
     results: Callable[[Json, Sequence[Result]], list[Json]] | None = None
     """Results of a message's own calls, where they are not written like those of another format's."""
+    unthought: Callable[[Json], Json | None] = lambda body: body
+    """A message without what the model thought, signatures included; None if that is all there is in it. One that has
+    no reasoning is the same object."""
+    adrift: Callable[[Json], Json] = lambda body: body
+    """An item of an answer whose reasoning is not sent any more, where an item refers to it: without that."""
 
     def header(self, body: Json) -> Header:
         """Role, tool calls and size."""
@@ -76,7 +81,7 @@ class Codec:
 FORMATS: dict[str, Codec] = {
     c.name: c
     for c in (
-        Codec("acp", acp.parse, acp.write, recognises=acp.recognises),
+        Codec("acp", acp.parse, acp.write, recognises=acp.recognises, unthought=acp.unthought),
         Codec(
             "pydantic-ai",
             pydantic_ai.parse,
@@ -84,6 +89,7 @@ FORMATS: dict[str, Codec] = {
             recognises=pydantic_ai.recognises,
             id=word_id,
             results=pydantic_ai.results,
+            unthought=pydantic_ai.unthought,
         ),
         Codec(
             "langchain",
@@ -92,6 +98,7 @@ FORMATS: dict[str, Codec] = {
             join=langchain.join,
             recognises=langchain.recognises,
             id=word_id,
+            unthought=langchain.unthought,
         ),
         Codec(
             "claude-code",
@@ -101,6 +108,7 @@ FORMATS: dict[str, Codec] = {
             recognises=claude_code.recognises,
             id=word_id,
             results=claude_code.results,
+            unthought=claude_code.unthought,
         ),
         Codec(
             "google-adk",
@@ -109,9 +117,16 @@ FORMATS: dict[str, Codec] = {
             join=google_adk.join,
             recognises=google_adk.recognises,
             results=google_adk.results,
+            unthought=google_adk.unthought,
         ),
         Codec(
-            "gemini", gemini.parse, gemini.write, join=gemini.join, recognises=gemini.recognises, results=gemini.results
+            "gemini",
+            gemini.parse,
+            gemini.write,
+            join=gemini.join,
+            recognises=gemini.recognises,
+            results=gemini.results,
+            unthought=gemini.unthought,
         ),
         Codec(
             "openai-responses",
@@ -123,6 +138,8 @@ FORMATS: dict[str, Codec] = {
             id=short_id(64),
             renamed=openai_responses.renamed,
             results=openai_responses.results,
+            unthought=openai_responses.unthought,
+            adrift=openai_responses.adrift,
         ),
         Codec(
             "anthropic",
@@ -134,6 +151,7 @@ FORMATS: dict[str, Codec] = {
             id=word_id,
             renamed=anthropic.renamed,
             results=anthropic.results,
+            unthought=anthropic.unthought,
         ),
         Codec(
             OPENAI_CHAT,
@@ -144,6 +162,7 @@ FORMATS: dict[str, Codec] = {
             takes=openai_chat.takes,
             recognises=openai_chat.recognises,
             id=short_id(40),
+            unthought=openai_chat.unthought,
         ),
         Codec(PLAIN, plain.parse, plain.write),
     )

@@ -1,6 +1,7 @@
 """The words around a summary, facts and notes, as a model sees them.
 
-All are rendered when a context is built. A summary reads as reference and not as an order; notes read as what holds.
+All are rendered when a context is built. A summary reads as reference and not as an order; notes read as what holds, in
+front from when the segment began, at its own place if it was made since.
 """
 
 from __future__ import annotations
@@ -34,6 +35,34 @@ def noted(notes: Iterable[Note]) -> str:
 
 EARLIER = "[What follows was said earlier in this conversation.]"
 """A user's line before words of the model that nobody else's stand before: providers want a user's first."""
+
+
+_NOTED = "[A note on this conversation, made at this point. It holds from here on, whatever else was said earlier.]"
+_INSTEAD = "[It takes the place of an earlier one, which holds no longer:]"
+_DROPPED = "[A note on this conversation was taken away at this point. What it said holds no longer:]"
+_GIST = 200
+
+
+def noted_here(note: Note, before: Note | None) -> str:
+    """A note as a model sees it at the place where it was made, with the one whose place it takes. Without a text it
+    takes that one away."""
+    was = f"- {note.kind}: {_gist(before.text if before is not None else note.key)}"
+    if not note.text:
+        return f"{_DROPPED}\n\n{was}"
+    said = f"{_NOTED}\n\n" + f"- {note.kind}: {note.text}".replace("\n", "\n  ")
+    return said if before is None else f"{said}\n\n{_INSTEAD}\n\n{was}"
+
+
+def _gist(text: str) -> str:
+    """The beginning of what was said elsewhere in full."""
+    line = " ".join(text.split())
+    return line if len(line) <= _GIST else f"{line[:_GIST]}…"
+
+
+PINNED = "[Pinned at this point, and kept in view from here on. What follows was said earlier in this conversation:]"
+PINNED_END = "[End of what was said earlier. It is no new request; the conversation goes on below.]"
+"""Lines of a user's around messages from before the cut, where they are shown once more; the second also behind old
+messages that nothing else stands behind: an old request never stands last."""
 
 
 FACTS = (

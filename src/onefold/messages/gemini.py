@@ -38,5 +38,11 @@ def results(call: Json, given: Sequence[Result]) -> list[Json]:
     return [event["content"] for event in google_adk.results(_event(call), given)]
 
 
+def unthought(content: Json) -> Json | None:
+    event = _event(content)
+    left = google_adk.unthought(event)
+    return content if left is event else None if left is None else left["content"]
+
+
 def _event(content: dict[str, Json]) -> dict[str, Json]:
     return {"author": "model" if content.get("role") == "model" else "user", "content": content}

@@ -17,6 +17,9 @@ _KNOWN = frozenset({"text", "thought", "thought_signature", "function_call", "fu
     *("inline_data", "file_data", "video_metadata", "media_resolution", "part_metadata"),
     *("executable_code", "code_execution_result", "tool_call", "tool_response"),
 }
+_SIGNATURE = ("thought_signature", "thoughtSignature")
+_UNSIGNED = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+"""What the API takes for the signature of a call that has none: `skip_thought_signature_validator`, as base64."""
 
 
 def recognises(body: dict[str, Json]) -> bool:
@@ -112,6 +115,31 @@ def results(call: Json, given: Sequence[Result]) -> list[Json]:
     made = _event(call["author"], "user", [_response(r, names.get(r.id, "")) for r in given])
     kept = ("invocation_id", "branch", "isolation_scope", "timestamp")
     return [made | {name: call[name] for name in kept if name in call}]
+
+
+def unthought(event: Json) -> Json | None:
+    """An event without what the model thought and without its signatures; None if nothing is left to be said."""
+    content = event.get("content")
+    if not isinstance(content, dict) or not isinstance(parts := content.get("parts"), list):
+        return event
+    left = [told for part in parts if (told := _unthought(part)) is not None]
+    if len(left) == len(parts) and all(a is b for a, b in zip(left, parts, strict=True)):
+        return event
+    return event | {"content": content | {"parts": left}} if left else None
+
+
+def _unthought(part: Json) -> Json | None:
+    """Newer models refuse a call of the present turn that has lost its signature. For one that is not there, the API
+    has a word of its own."""
+    if not isinstance(part, dict) or part.get("thought"):
+        return None if isinstance(part, dict) else part
+    signed = next((name for name in _SIGNATURE if name in part), None)
+    if signed is None:
+        return part
+    left = {name: value for name, value in part.items() if name not in _SIGNATURE}
+    if isinstance(_field(part, "function_call"), dict):
+        return left | {signed: _UNSIGNED}
+    return left if any(value != "" for value in left.values()) else None
 
 
 def _compacted(body: dict[str, Json]) -> Json:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from onefold.errors import InvalidMessage
 from onefold.messages.calls import tool_name
 from onefold.messages.exact import decode_or_text, encode
-from onefold.messages.openai_chat import together
+from onefold.messages.openai_chat import UNTHOUGHT, together
 from onefold.messages.provided import passed_on, sealed, settled, told
 from onefold.messages.said import (
     ANSWERS,
@@ -27,6 +27,13 @@ from onefold.messages.said import (
 from onefold.model import Json
 
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
+_THOUGHT = frozenset({"thinking", "reasoning", "redacted_thinking"})
+_ITEMS = frozenset({"text", "refusal", "function_call"})
+"""Blocks that are items of OpenAI's, and then have its id."""
+_REASONING = frozenset({
+    "reasoning", "reasoning_content", "reasoning_details", "__openai_function_call_ids__",
+    "__gemini_function_call_thought_signatures__",
+})  # fmt: skip
 _CALLS = frozenset(
     {"tool_use", "tool_call", "tool_call_chunk", "function_call", "custom_tool_call", "input_json_delta"}
     | {"invalid_tool_call", "server_tool_call_chunk"}
@@ -81,6 +88,31 @@ def join(messages: list[Json]) -> list[Json]:
         lambda m: [c.id for c in _calls(m["data"])],
         lambda m: m["data"].get("tool_call_id") if m.get("type") == "tool" else None,
     )
+
+
+def unthought(body: Json) -> Json | None:
+    """An answer without what the model thought, and without what refers to it: signatures, and the ids by which OpenAI
+    knows the items of an answer."""
+    data = body["data"]
+    content, more = data.get("content"), data.get("additional_kwargs")
+    left = dict(data)
+    if isinstance(content, list):
+        told = [b for b in content if not (isinstance(b, dict) and str(b.get("type")) in _THOUGHT)]
+        if len(told) < len(content):
+            left["content"] = [_unnamed(block) for block in told]
+    if isinstance(more, dict) and not _REASONING.isdisjoint(more):
+        left["additional_kwargs"] = {name: value for name, value in more.items() if name not in _REASONING}
+        if "reasoning_content" in more:
+            left["additional_kwargs"]["reasoning_content"] = UNTHOUGHT
+    if left == data:
+        return body
+    says = left.get("content") or _calls(left)
+    return body | {"data": left} if says else None
+
+
+def _unnamed(block: Json) -> Json:
+    named = isinstance(block, dict) and str(block.get("type")) in _ITEMS and "id" in block
+    return {name: value for name, value in block.items() if name != "id"} if named else block
 
 
 def _role(kind: Json, data: dict[str, Json]) -> str:

@@ -40,6 +40,11 @@ _BESIDE = frozenset(
 """What answers have beside their content, with one provider or another."""
 
 
+_THOUGHT = frozenset({"thinking", "reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
+UNTHOUGHT = " "
+"""What stands for reasoning where a server wants the field in every answer, and takes none that is empty."""
+
+
 def parse(body: Json) -> Said:
     if not isinstance(body, dict):
         raise InvalidMessage(f"a chat message is an object with a role, not a {type(body).__name__}")
@@ -102,6 +107,21 @@ def join(messages: list[Json]) -> list[Json]:
     """Results stand right behind the answer that called, and an answer that has neither words nor calls is none."""
     said = [m for m in messages if any(m.get(name) is not None for name in _SAYS)]
     return together(said, _made, lambda m: m.get("tool_call_id") if m.get("role") == "tool" else None)
+
+
+def unthought(body: Json) -> Json | None:
+    """A message without what servers of this API add to it of what the model thought."""
+    content = body.get("content")
+    left = {name: value for name, value in body.items() if name not in _THOUGHT}
+    if "reasoning_content" in body:
+        left["reasoning_content"] = UNTHOUGHT
+    if isinstance(content, list):
+        told = [b for b in content if not (isinstance(b, dict) and str(b.get("type")) in _THOUGHT)]
+        if len(told) < len(content):
+            left["content"] = told or None
+    if left == body:
+        return body
+    return left if any(left.get(name) is not None for name in _SAYS) else None
 
 
 def together(

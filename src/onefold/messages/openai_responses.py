@@ -129,6 +129,22 @@ def join(items: list[Json]) -> list[Json]:
     return joined[::-1]
 
 
+def unthought(item: Json) -> Json | None:
+    return None if item.get("type") == "reasoning" else item
+
+
+def adrift(item: Json) -> Json:
+    """An item of an answer whose reasoning is not sent. By its id the provider would know that there was some, and
+    refuse it. What the provider ran itself has to have its id: so that is told in words."""
+    kind = str(item.get("type", "message"))
+    if "id" not in item or kind == "item_reference" or kind.startswith("compaction"):
+        return item
+    if kind == "message" or isinstance(item.get("call_id"), str):
+        return {name: value for name, value in item.items() if name != "id"}
+    words = parse(item).text or f"[{kind}]"
+    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": words}]}
+
+
 def _answering(item: Json) -> bool:
     return item.get("role", "assistant") == "assistant" and not str(item.get("type")).endswith(("_output", _APPROVED))
 

@@ -30,6 +30,7 @@ _ANEW = (_SYSTEM, "instruction", "instruction-baseline")
 _ASKS = ("user-prompt", "speech", "retry-prompt", "retry-feedback", "compaction")
 """What is sent as a user's words."""
 _PIECES = ("binary", "uploaded-file", "text-content", "structured-content")
+_SIGNATURE = "thought_signature"
 
 
 def recognises(body: dict[str, Json]) -> bool:
@@ -83,6 +84,34 @@ def _returns(part: dict[str, Json]) -> bool:
 
 def _speaks(part: dict[str, Json]) -> bool:
     return part.get("part_kind") in _ASKS and not _returns(part)
+
+
+def unthought(body: Json) -> Json | None:
+    """A response without what the model thought, and without what refers to it: signatures, and the ids by which OpenAI
+    knows the items of an answer. What OpenAI ran itself has to have its id, so that it goes with its reasoning."""
+    if body.get("kind") != "response" or not isinstance(parts := body.get("parts"), list):
+        return body
+    thought = any(part.get("part_kind") == "thinking" for part in objects(parts))
+    left = [told for part in parts if (told := _unthought(part, thought)) is not None]
+    if len(left) == len(parts) and all(a is b for a, b in zip(left, parts, strict=True)):
+        return body
+    return body | {"parts": left} if left else None
+
+
+def _unthought(part: Json, thought: bool) -> Json | None:
+    if not isinstance(part, dict):
+        return part
+    if part.get("part_kind") == "thinking":
+        return None
+    left = part
+    details = part.get("provider_details")
+    if isinstance(details, dict) and _SIGNATURE in details:
+        left = left | {"provider_details": {n: v for n, v in details.items() if n != _SIGNATURE} or None}
+    if not thought or "id" not in part:
+        return left
+    if "tool-" in str(part["part_kind"]) and part["part_kind"] != "tool-call" and part.get("provider_name") == "openai":
+        return None
+    return {name: value for name, value in left.items() if name != "id"}
 
 
 def _asked(part: dict[str, Json]) -> list[Part]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from onefold.journal import view
+from onefold.journal import front, view
+from onefold.journal.front import Front
 from onefold.journal.seam import Transaction
-from onefold.journal.view import Standing
 from onefold.model import INPUT_QUEUED, MESSAGE, NOTE, SEGMENT_OPENED, Ranges, Record, Segment
 from onefold.recall.content import role, searched
 from onefold.recall.excerpts import excerpt
@@ -86,7 +86,7 @@ class Sight:
     owners: dict[str, tuple[int, int]]
     """From a number up to another one, of each session that it has records of."""
     head: Segment
-    standing: Standing
+    front: Front
 
     def place(self, record: Record) -> Place:
         number, head = record.number, self.head
@@ -94,9 +94,10 @@ class Sight:
             return "undone"
         shown = False
         if record.kind == MESSAGE:
-            shown = number >= head.cut or number in head.kept or number in self.standing.pinned
+            shown = number >= head.cut or number in self.front.shown
         elif record.kind == NOTE:
-            shown = any(n.number == number for n in self.standing.notes)
+            standing = (*self.front.opening.notes, *(one.note for one in self.front.since if one.note is not None))
+            shown = any(n.number == number for n in standing)
         elif record.kind == SEGMENT_OPENED:
             shown = number == head.summary
         elif record.kind == INPUT_QUEUED:
@@ -110,7 +111,7 @@ def sight(tx: Transaction, session: str) -> Sight:
     if head is None:
         raise AssertionError(f"session {session!r} has no segment {state.head}")  # `verify` says more
     owners = {owner: (first, stop) for owner, first, stop in view.parts(tx, session, 1, state.last + 1)}
-    return Sight(owners, head, view.standing(tx, session, state.last + 1, head.hidden))
+    return Sight(owners, head, front.of(tx, session, head, state.last + 1))
 
 
 class Judge:

@@ -79,9 +79,12 @@ def append(desk: AtDesk, who: Asking, session: SessionParam, body: AppendBody) -
     if body.queue:
         if isinstance(body.messages, list):
             raise InvalidMessage(f"session {opened.id!r}: one input is queued at a time, not a list")
+        if body.slot is not None:
+            raise InvalidMessage(f"session {opened.id!r}: an input that waits is no system prompt; append it")
         done = opened._queue(body.messages, body.format, body.key)
     else:
-        done = opened.append(body.messages, key=body.key, format=body.format, actor=body.actor or who)
+        who = body.actor or who
+        done = opened.append(body.messages, key=body.key, format=body.format, actor=who, slot=body.slot)
     return json({"numbers": list(done.numbers), "duplicate": done.duplicate, "hidden": list(done.hidden)})
 
 

@@ -14,7 +14,7 @@ from onefold.errors import OnefoldError
 from onefold.journal.marks import NOTE_LIMIT
 from onefold.journal.refusals import check_name
 from onefold.messages.codecs import FORMATS
-from onefold.model import ForkKind, Json
+from onefold.model import ForkKind, Json, Slot
 from onefold.server.errors import BadCursor
 
 LAST = (1 << 32) - 1
@@ -60,6 +60,9 @@ class AppendBody(Body):
     format: Format | None = None
     actor: Name | None = None
     queue: bool = Field(default=False, description="Keeps one message as an input until a turn takes it.")
+    slot: Slot | None = Field(
+        default=None, description="`prompt`: these system and developer messages are the system prompt from here on."
+    )
 
 
 class NoteBody(Body):

@@ -296,12 +296,13 @@ def ledger(desk: AtDesk, session: SessionParam) -> Response:
     def look(tx: Transaction) -> LedgerJson:
         state = known(tx, session)
         begins = boundary(tx, state.id, state.head, state.last + 1)
+        stands = begins.now or begins.standing
         return {
             "session": state.id,
-            "notes": [note_json(n) for n in begins.standing.notes],
+            "notes": [note_json(n) for n in stands.notes],
             "facts": [fact_json(f) for f in (*begins.facts, *begins.quoting.facts)],
             "quotes": [quotation_json(q) for q in begins.quoting.shown],
-            "pins": sorted(begins.standing.pinned),
+            "pins": sorted(stands.pinned),
         }
 
     return json(desk.store.journal.backend.read(look))

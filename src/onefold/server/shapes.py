@@ -297,6 +297,7 @@ class ContextJson(TypedDict):
     quotes: list[QuotationJson]
     notes: list[NoteJson]
     pinned: list[int]
+    prompt: list[int]
     left_out: list[int]
     segment: int
     last: int

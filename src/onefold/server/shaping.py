@@ -248,6 +248,7 @@ def context_json(session: str, context: Context, format: str | None) -> ContextJ
         "quotes": [quotation_json(q) for q in context.quotes],
         "notes": [note_json(n) for n in context.notes],
         "pinned": list(context.pinned),
+        "prompt": list(context.prompt),
         "left_out": list(context.left_out),
         "segment": context.segment,
         "last": context.last,
