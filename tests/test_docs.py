@@ -23,7 +23,7 @@ from onefold.journal import history, marks, turns
 from onefold.journal.process import Whereabouts
 from onefold.messages import draft
 from onefold.messages.codecs import FORMATS
-from onefold.model import Claim, HolderId, Label, Quote, Quotes, Record, Spent, Summary, TurnClaim
+from onefold.model import Claim, Gap, HolderId, Label, Quote, Quotes, Record, Spent, Summary, TurnClaim
 from tests import postgres_server
 from tests.pages import FENCE, TRIED, Block, blocks_of, name_of, prose_of, run_page
 
@@ -344,8 +344,9 @@ def _compactions(store: onefold.Store, session: onefold.Session, clock: list[flo
         instead_of=("large-model: unavailable",),
     )  # fmt: skip
     quotes = Quotes(
-        (Quote(2, "/content", 0, 24, 0.0),), room=16, covers=10, labels=(Label(2, "/content", 0, 24, "goal", "build"),)
-    )
+        (Quote(2, "/content", 0, 24, 0.0),), gaps=(Gap(3, 3, 1),), room=16, covers=10,
+        labels=(Label(2, "/content", 0, 24, "goal", "build"),),
+    )  # fmt: skip
     journal.commit(claim, summary, 3, kept=(2,), quotes=quotes, follow_up=follow_up)
     session.take()
     journal.request(session.id)
@@ -416,4 +417,5 @@ def test_the_records_page_names_every_field_of_a_body(kind: str) -> None:
 
     named = set(re.findall(r"^\| `(\w+)` \|", _section(kind), re.MULTILINE))
 
-    assert named == written
+    of_old = {"facts"} if kind == model.SEGMENT_OPENED else set()  # which this version reads and does not write
+    assert named == written | of_old

@@ -41,4 +41,4 @@ with onefold.open("agent.db") as store:
         session.append({"role": "user", "content": f"Question {n}. " + "Think about the build. " * 10})
         session.append({"role": "assistant", "content": f"Answer {n}. " + "It was the cache. " * 10})
     context = compactor.before_turn(session)
-    print(context.tokens < limits.hard_tokens, [fact.text for fact in context.facts][:2])
+    print(context.tokens < limits.hard_tokens, [quote.text for quote in context.quotes][:1])
