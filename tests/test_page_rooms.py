@@ -390,7 +390,7 @@ def test_the_list_marks_where_an_agent_runs_and_where_it_waits_for_an_answer(tab
 
 
 def test_one_sees_who_else_is_there_each_once(tabs: Tabs, room: str, folder: Path) -> None:
-    secret, _ = Tokens(folder / "tokens").new("ben", ["read", "write"])
+    secret, _ = Tokens(folder / "tokens").new("ben", ["read", "agents"])
     ann = tabs.open(room)
     ben = tabs.open(room, token=secret)
 

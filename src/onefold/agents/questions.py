@@ -70,17 +70,17 @@ class Questions:
             self._put(member, question)
 
     def _put(self, member: Member, question: Question) -> None:
-        if member.may_write and member.live:
+        if member.may_act and member.live:
             member.send(request(question.id, question.method, translated(question.params, self._room.session)))
 
     async def answer(self, member: Member, frame: Frame) -> None:
         """A client's answer. The first one wins; one that is an error only if nobody else can give another."""
         question = self._waiting.get(str(frame.id))
-        if question is None or not member.may_write:
+        if question is None or not member.may_act:
             return
         if "error" in frame.body:
             member.declined.add(question.id)
-            if any(m.may_write and question.id not in m.declined for m in self._room.members):
+            if any(m.may_act and question.id not in m.declined for m in self._room.members):
                 return
         said = {k: v for k, v in frame.body.items() if k in ("result", "error")}
         await self._settle(question, "answered", said, member)
@@ -114,7 +114,7 @@ class Questions:
         with contextlib.suppress(Refused):  # it is gone, and asks no more
             room.process.send(Frame({"jsonrpc": "2.0", "id": question.asked_as, **body}))
         for member in room.members:
-            if member is not by and member.may_write:
+            if member is not by and member.may_act:
                 member.send(notification("$/cancel_request", {"requestId": question.id}))
         told: dict[str, Json] = {"question": question.id, "outcome": outcome}
         if actor is not None:

@@ -11,13 +11,13 @@ const PERMISSION = "session/request_permission";
 export class Room {
   /** `may` are the scopes of whoever looks; `sent` is called when something was sent to the agent. */
   constructor(session, { may, sent, resized }) {
-    Object.assign(this, { session, sent, writes: may.includes("write"), shown: new Map(), busy: false, stopping: null, key: null });
+    Object.assign(this, { session, sent, acts: may.includes("agents"), shown: new Map(), busy: false, stopping: null, key: null });
     this.questions = el("div.questions", { "aria-live": "polite" });
     this.queue = el("ol.queue", { "aria-label": "What waits for the agent" });
     this.line = el("div.agent", { role: "status" });
-    this.field = el("textarea", { rows: 1, name: "prompt", "aria-label": "Write to the agent", placeholder: this.writes ? "Write to the agent (i)" : "This token may only read", disabled: !this.writes, autocomplete: "off", enterkeyhint: "send" });
+    this.field = el("textarea", { rows: 1, name: "prompt", "aria-label": "Write to the agent", placeholder: this.acts ? "Write to the agent (i)" : "This token may not run agents", disabled: !this.acts, autocomplete: "off", enterkeyhint: "send" });
     this.trouble = el("div.trouble", { role: "alert", hidden: true });
-    this.form = el("form.prompt", {}, this.field, this.writes && el("button.primary", { type: "submit", title: "Send (Enter); Shift+Enter breaks the line" }, "Send"));
+    this.form = el("form.prompt", {}, this.field, this.acts && el("button.primary", { type: "submit", title: "Send (Enter); Shift+Enter breaks the line" }, "Send"));
     this.element = el("section.dock", { "aria-label": "Agent" }, this.questions, this.queue, this.line, this.trouble, this.form);
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -43,7 +43,7 @@ export class Room {
   }
 
   focus() {
-    if (this.writes) this.field.focus();
+    if (this.acts) this.field.focus();
   }
 
   focusAnswer() {
@@ -61,7 +61,7 @@ export class Room {
       el(`span.state.${tone(agent, running)}`, {}, el("b", {}, agent.name), ` ${phase(agent, running, questions.length)}`),
       agent.trouble && agent.phase !== "ready" && el("span.cause", {}, agent.trouble),
       here.length ? el("span.here", { title: "Who is there" }, `here: ${here.join(", ")}`) : null,
-      running && this.writes ? button(this.stopping ? "Stopping …" : "Stop", () => this.#stop(turn, known), { kind: "stop", disabled: Boolean(this.stopping) }) : null,
+      running && this.acts ? button(this.stopping ? "Stopping …" : "Stop", () => this.#stop(turn, known), { kind: "stop", disabled: Boolean(this.stopping) }) : null,
     ]);
   }
 
@@ -92,7 +92,7 @@ export class Room {
     return el("article.question", { data: { question: one.question } },
       el("p", {}, el("b", {}, "The agent asks: "), String(call.title ?? call.kind ?? "may it go on?")),
       about.length ? el("pre", {}, words.cut(about.join("\n"), 2000)) : null,
-      this.writes ? el("div.choices", {}, one.params.options.map((option) => button(String(option?.name ?? option?.optionId), (event) => this.#answer(one, option, event.currentTarget), { kind: /^allow/.test(option?.kind ?? "") ? "primary" : "", data: { option: String(option?.optionId) } }))) : null);
+      this.acts ? el("div.choices", {}, one.params.options.map((option) => button(String(option?.name ?? option?.optionId), (event) => this.#answer(one, option, event.currentTarget), { kind: /^allow/.test(option?.kind ?? "") ? "primary" : "", data: { option: String(option?.optionId) } }))) : null);
   }
 
   #answer(one, option, pressed) {
@@ -108,7 +108,7 @@ export class Room {
     return el("li", { data: { input: record.number } },
       el("span.words", { title: words.cut(record.text ?? "", 2000) }, words.first(record.text ?? "", 160)),
       el("span.by", {}, [record.actor, words.clock(record.at)].filter(Boolean).join(" · ")),
-      this.writes ? button("Take back", (event) => this.#takeBack(record, event.currentTarget)) : null);
+      this.acts ? button("Take back", (event) => this.#takeBack(record, event.currentTarget)) : null);
   }
 
   #takeBack(record, pressed) {
@@ -126,7 +126,7 @@ export class Room {
 
   async #send() {
     const text = this.field.value;
-    if (this.busy || !this.writes || !text.trim()) return;
+    if (this.busy || !this.acts || !text.trim()) return;
     this.busy = true;
     this.trouble.hidden = true;
     // The same words sent again after a failure are the same prompt: it may have got through.
