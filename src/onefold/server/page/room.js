@@ -2,11 +2,14 @@
 
 import { post } from "./api.js";
 import { complain, tell } from "./dialogs.js";
-import { button, el, replace } from "./dom.js";
-import { parts } from "./said.js";
+import { button, el, replace, revealed } from "./dom.js";
+import { argument, parts } from "./said.js";
 import * as words from "./words.js";
 
 const PERMISSION = "session/request_permission";
+const FITS = 700; // characters that can be seen at once
+const FITS_LINES = 7;
+const END = 300;
 
 export class Room {
   /** `may` are the scopes of whoever looks; `sent` is called when something was sent to the agent. */
@@ -82,16 +85,18 @@ export class Room {
     const known = one.method === PERMISSION && Array.isArray(one.params?.options);
     return known ? this.#permission(one) : el("article.question", { data: { question: one.question } },
       el("p", {}, el("b", {}, "The agent asks for "), el("code", {}, one.method)),
-      el("pre", {}, words.cut(JSON.stringify(one.params, null, 1) ?? "", 2000)),
+      whole(JSON.stringify(one.params, null, 1) ?? ""),
       el("p.about", {}, "It cannot be answered here: a client that knows it can, or the turn is stopped."));
   }
 
   #permission(one) {
     const call = one.params.toolCall ?? {};
-    const about = parts({ format: "acp", body: { ...call, sessionUpdate: "tool_call", status: call.content ? "completed" : null } }).map((part) => part.text).filter((text) => text && text !== "{}" && text !== call.title);
+    const title = String(call.title ?? call.kind ?? "may it go on?");
+    const long = title.length > FITS;
+    const about = [...(long ? [title] : []), ...wants(call)];
     return el("article.question", { data: { question: one.question } },
-      el("p", {}, el("b", {}, "The agent asks: "), String(call.title ?? call.kind ?? "may it go on?")),
-      about.length ? el("pre", {}, words.cut(about.join("\n"), 2000)) : null,
+      el("p", {}, el("b", {}, "The agent asks: "), long ? null : revealed(title)),
+      about.length ? about.map(whole) : call.title ? null : el("p.about", {}, "It does not say what for. Look at what it said before you allow it."),
       this.acts ? el("div.choices", {}, one.params.options.map((option) => button(String(option?.name ?? option?.optionId), (event) => this.#answer(one, option, event.currentTarget), { kind: /^allow/.test(option?.kind ?? "") ? "primary" : "", data: { option: String(option?.optionId) } }))) : null);
   }
 
@@ -172,6 +177,33 @@ export class Room {
     this.field.style.height = "auto";
     this.field.style.height = `${this.field.scrollHeight + 2}px`;
   }
+}
+
+/** All that is known of what a call would do: what it is given, how it would change files, and where. */
+function wants(call) {
+  const { title, kind, status, toolCallId, _meta, rawInput, content, locations, ...others } = call;
+  const shown = Array.isArray(content) ? content : content ? [content] : [];
+  return [
+    rawInput === undefined || rawInput === null ? "" : argument(rawInput),
+    ...shown.map((one) => (one?.type === "diff" ? change(one) : parts({ format: "acp", body: { content: one } }).map((part) => part.text).join("\n"))),
+    (Array.isArray(locations) ? locations : []).map((one) => [one?.path, one?.line].filter((said) => said !== undefined && said !== null).join(":")).join("\n"),
+    Object.keys(others).length ? JSON.stringify(others, null, 1) : "",
+  ].filter((text) => text && text !== "{}" && text !== title);
+}
+
+const change = ({ path, oldText, newText }) => [path, typeof oldText === "string" ? `--- before\n${oldText}` : null, `+++ after\n${newText ?? ""}`].filter((text) => text !== null).join("\n");
+
+/** A text of which nothing is cut. Where it does not fit, one scrolls, and sees without that how it ends. */
+function whole(text) {
+  const said = revealed(text);
+  const lines = said.split("\n").length;
+  if (said.length <= FITS && lines <= FITS_LINES) return el("pre", {}, said);
+  const ends = said.slice(-END).split("\n").slice(-FITS_LINES).join("\n");
+  return [
+    el("pre", { tabindex: 0 }, said),
+    el("p.about", {}, `That is ${said.length.toLocaleString("en")} characters in ${lines.toLocaleString("en")} lines: scroll to see all of it. It ends with`),
+    el("pre.end", {}, ends),
+  ];
 }
 
 /** Who looks or takes part, each once. A page is there twice: it follows the records, and watches the room. */
