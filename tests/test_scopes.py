@@ -718,6 +718,9 @@ def test_what_is_known_of_calls_is_what_was_said_last_and_bounded() -> None:
     }  # fmt: skip
     assert asked["toolCall"].keys() == {"toolCallId", "status", "_meta"}
 
+    weird: dict[str, Any]
+    for weird in ({"toolCallId": []}, {"status": {}}, {"rawInput": {"x": "\ud800"}}, {"sessionUpdate": ["tool_call"]}):
+        known.heard({"sessionUpdate": "tool_call", "toolCallId": "weird", **weird})
     told("a", status="completed")
     assert known.whole(asked) is asked
     for n in range(MOST + 10):

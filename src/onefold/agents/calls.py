@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onefold.messages import encode
+from onefold.agents.wire import Frame, text
 from onefold.model import Json
 
 MOST = 256
@@ -24,15 +24,15 @@ class Calls:
 
     def heard(self, update: dict[str, Json]) -> None:
         """The agent tells of a call."""
-        id = update.get("toolCallId")
-        if update.get("sessionUpdate") not in _KINDS or not isinstance(id, str):
+        id, kind, status = (update.get(name) for name in ("toolCallId", "sessionUpdate", "status"))
+        if not isinstance(id, str) or not isinstance(kind, str) or kind not in _KINDS:
             return
-        if update.get("status") in _OVER:
+        if isinstance(status, str) and status in _OVER:
             self._drop(id)
             return
         known = _joined(self._known.get(id, {}), update)
         self._drop(id)
-        self._known[id], self._sizes[id] = known, len(encode(known))
+        self._known[id], self._sizes[id] = known, len(text(Frame(known)))
         while len(self._known) > MOST or sum(self._sizes.values()) > MOST_BYTES:
             self._drop(next(iter(self._known)))
 

@@ -201,7 +201,7 @@ function whole(text) {
   const ends = said.slice(-END).split("\n").slice(-FITS_LINES).join("\n");
   return [
     el("pre", { tabindex: 0 }, said),
-    el("p.about", {}, `That is ${said.length.toLocaleString("en")} characters in ${lines.toLocaleString("en")} lines: scroll to see all of it. It ends with`),
+    el("p.about", {}, `That is ${said.length.toLocaleString("en")} characters in ${lines === 1 ? "one line" : `${lines.toLocaleString("en")} lines`}: scroll to see all of it. It ends with`),
     el("pre.end", {}, ends),
   ];
 }
