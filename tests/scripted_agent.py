@@ -359,6 +359,23 @@ def ask(turn: Turn, value: str) -> None:
     say(turn, f"the answer was {outcome.get('optionId') or outcome['outcome']}")
 
 
+def permit(turn: Turn, value: str) -> None:
+    """Tells of a call with its command, and asks for permission by the call's id alone; with `=` before it, by all."""
+    id = turn.agent.next_id("call")
+    call = {"title": "run it", "kind": "execute", "status": "pending", "rawInput": {"command": value.removeprefix("=")}}
+    turn.update("tool_call", toolCallId=id, **call)
+    options = [
+        {"optionId": "yes", "name": "Allow once", "kind": "allow_once"},
+        {"optionId": "no", "name": "Deny", "kind": "reject_once"},
+    ]
+    about = {"toolCallId": id, **(call if value.startswith("=") else {})}
+    params = {"sessionId": turn.session["id"], "toolCall": about, "options": options}
+    answer = turn.agent.ask("session/request_permission", params)
+    if turn.cancelled.is_set():
+        raise Cancelled
+    say(turn, f"the answer was {answer['result']['outcome'].get('optionId')}")
+
+
 def request(turn: Turn, method: str, **params: Any) -> None:
     """Asks the client for something else; says the error, if it is one."""
     answer = turn.agent.ask(method, {"sessionId": turn.session["id"], **params})
@@ -601,6 +618,7 @@ DIRECTIVES: dict[str, Callable[[Turn, str], None]] = {
     "big": big,
     "tool": tool,
     "ask": ask,
+    "permit": permit,
     "fs": fs,
     "terminal": terminal,
     "unknown": unknown,

@@ -809,7 +809,7 @@ def test_a_hundred_rooms_chat_at_once_in_less_than_a_gigabyte(tmp_path: Path) ->
     rooms, chunks = 100, 100
     (tmp_path / "onefold").mkdir()
     command = ", ".join(f'"{word}"' for word in tiny(tmp_path))
-    (tmp_path / "onefold" / "config.toml").write_text(f"[agents.tiny]\ncommand = [{command}]\n")
+    (tmp_path / "onefold" / "config.toml").write_text(f"[agents.tiny]\ncommand = [{command}]\nfolders = ['/']\n")
 
     async def work() -> None:
         onefold.open(tmp_path / "agent.db").close()

@@ -629,7 +629,7 @@ def test_an_append_with_a_key_is_written_once(client: TestClient, session: Sessi
     assert first == {"numbers": [8], "duplicate": False, "hidden": []}
     assert again == {"numbers": [8], "duplicate": True, "hidden": []}
     [record] = session.read(8)
-    assert (record.actor, record.key) == ("gateway", "k-1")
+    assert (record.actor, record.key) == ("gateway (server)", "k-1")
     other = {**said, "messages": {"role": "user", "content": "something else"}}
     answer = client.post("/api/append", params={"session": "s"}, json=other)
     assert "was used for other content at record 8" in refused(answer, 409, "KeyConflict")
@@ -664,7 +664,7 @@ def test_notes_and_pins_say_whose_they_are(client: TestClient, session: Session)
     assert noted == {"number": 8}
     assert pinned == let_go == {"numbers": [3]}
     assert [(r.kind, r.actor) for r in session.read(8)] == [
-        ("note", "server"), ("pin.added", "ada"), ("pin.removed", "server"), ("note", "server"),
+        ("note", "server"), ("pin.added", "ada (server)"), ("pin.removed", "server"), ("note", "server"),
     ]  # fmt: skip
     answer = client.post("/api/pin", params={"session": "s"}, json={"number": 1})
     assert "only messages are pinned" in refused(answer, 409, "Refused")

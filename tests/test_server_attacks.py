@@ -110,7 +110,7 @@ def target(tmp_path: Path) -> Iterator[Target]:
     tokens = Tokens(tmp_path / "onefold" / "tokens.json")
     scopes: tuple[Scope, ...] = ("read", "write", "admin")
     secrets: dict[str, str] = {
-        scope: tokens.new(scope, [scope] if scope == "read" else ["read", scope])[0] for scope in scopes
+        scope: tokens.new(scope, [scope] if scope == "read" else ["read", "agents", scope])[0] for scope in scopes
     }
     with Served(str(tmp_path / "agent.db"), tmp_path) as served:
         yield Target(served, secrets)
@@ -381,7 +381,7 @@ def with_agent(folder: Path, code: str) -> Iterator[Target]:
     onefold.open(folder / "agent.db").close()
     (folder / "agent.py").write_text(code)
     config(folder, it=[sys.executable, str(folder / "agent.py")])
-    secret, _ = Tokens(folder / "onefold" / "tokens.json").new("write", ["read", "write"])
+    secret, _ = Tokens(folder / "onefold" / "tokens.json").new("write", ["read", "write", "agents"])
     with Served(str(folder / "agent.db"), folder) as served:
         yield Target(served, {"write": secret})
 

@@ -196,7 +196,7 @@ def test_rooms_are_listed_with_the_agents_that_can_be_started_and_what_one_may(
     assert mine == {
         "session": session, "agent": "scripted", "phase": "ready", "trouble": None, "clients": 1, "questions": 0,
     }  # fmt: skip
-    assert told["may"] == ["read", "write", "compact", "admin"]
+    assert told["may"] == ["read", "write", "agents", "compact", "admin"]
     assert server.get("rooms", server.reader).json()["may"] == ["read"]
 
 
@@ -301,7 +301,7 @@ def test_who_may_only_read_is_refused_over_http(
     answer = server.post(call, session, server.reader, **body)
 
     assert answer.status_code == 403
-    assert "write" in answer.json()["error"]["message"]
+    assert "agents" in answer.json()["error"]["message"]
     assert len(server.records(session)) == before
 
 

@@ -50,6 +50,11 @@ class Compactions:
             if told:
                 self._room.soon(partial(self._observed, told))
 
+    @property
+    def commands(self) -> frozenset[str]:
+        """By which the agent says that it compacts."""
+        return self._seen.traffic.compacting if self._seen is not None else frozenset()
+
     async def heard(self, event: witnesses.Event) -> None:
         """Something came from the agent."""
         if self._seen is not None:

@@ -7,9 +7,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
-from onefold.agents.history import replay, replayed
+from onefold.agents import witnesses
+from onefold.agents.book import Book
+from onefold.agents.history import Moment, replay, replayed
 from onefold.agents.hosting import Host
-from onefold.agents.members import Member
+from onefold.agents.members import Member, known_as
 from onefold.agents.outbox import Outbox
 from onefold.agents.refused import BUSY, FORBIDDEN, Refused
 from onefold.agents.room import Room
@@ -38,7 +40,10 @@ MOST_BYTES_UNDER_WAY = 32 << 20
 LARGE = 128 << 10
 """From so many characters on a frame is parsed in a thread."""
 
-Scope = Literal["read", "write", "compact", "admin"]
+_REQUESTS = ("initialize", "authenticate", "session/", "onefold/")
+"""So begin methods that are none of a notification, but for `session/cancel`: an agent is not told them so either."""
+
+Scope = Literal["read", "write", "agents", "compact", "admin"]
 History = Literal["all", "segment", "pending", "none"]
 
 
@@ -61,15 +66,20 @@ class Door:
         session: str | None = None,
         agent: str | None = None,
         outbox: Outbox | None = None,
+        local: bool = False,
     ) -> None:
+        """`local`: it is whoever started this process, who may have an agent work where they like."""
         self.outbox = outbox or Outbox()
         self._host = host
         self._who = who
         self._session = session
         self._agent = agent
+        self._local = local
         self._capabilities: dict[str, Json] = {}
         self._name = who.name
         self._rooms: dict[str, tuple[Room, Member]] = {}
+        self._expecting: dict[str, Callable[[], None]] = {}
+        """Sessions into whose rooms this client is let when somebody opens them, each with a way to take that back."""
         self._locked: Room | None = None
         """The room that was made for this client, and whose agent wants somebody to log in first."""
         self._tasks: dict[asyncio.Task[None], int] = {}
@@ -104,6 +114,9 @@ class Door:
         for room, member in self._rooms.values():
             room.leave(member)
         self._rooms.clear()
+        for forget in self._expecting.values():
+            forget()
+        self._expecting.clear()
         self.outbox.close("the client left")
 
     # ------------------------------------------------------------------ requests
@@ -152,8 +165,9 @@ class Door:
         }
         if method in known:
             return await known[method](params, id)
-        self._need("write")
+        self._need("agents")
         room, _ = self._in(params)
+        await self._check(room.process.agent, method, params)
         await room.ready()
         return _passed_on(await room.forward(method, params), id)
 
@@ -163,10 +177,10 @@ class Door:
         self._capabilities = able if isinstance(able, dict) else {}
         info = params.get("clientInfo")
         if isinstance(info, dict) and isinstance(info.get("name"), str):
-            self._name = f"{info['name'][:64]} ({self._who.name})"
+            self._name = known_as(info["name"], self._who.name)
         said: dict[str, Json] = {"protocolVersion": 1}
         if (room := await self._room_at_the_door()) is not None:
-            said |= await room.greeted()
+            said |= await room.greeted() if self._who.may("agents") else room.process.initialized
         able = said.get("agentCapabilities")
         able = (
             dict(able) if isinstance(able, dict) else {"promptCapabilities": {"embeddedContext": True, "image": True}}
@@ -186,11 +200,11 @@ class Door:
     async def _room_at_the_door(self) -> Room | None:
         """The room that this connection is for, if its address says so or there is only one."""
         if self._session is not None:
-            return await self._host.enter(self._session)
+            return await self._here(self._session)
         return self._host.default if self._agent is None else None
 
     async def _authenticate(self, params: dict[str, Json], id: str | int) -> Frame:
-        self._need("write")
+        self._need("agents")
         room = await self._room_at_the_door() or self._locked
         if room is None:
             return result(id, {})
@@ -199,49 +213,116 @@ class Door:
             room.process.authenticated()
         return _passed_on(answer, id)
 
-    async def _new(self, params: dict[str, Json], id: str | int) -> Frame | None:
-        room = await self._room_at_the_door() or self._locked
-        if room is None:
-            self._need("write")
-            cwd = params.get("cwd")
-            if not isinstance(cwd, str) or not cwd:
-                raise Refused("session/new needs a cwd", INVALID_PARAMS)
-            servers = params.get("mcpServers")
-            agent: Agent = self._host.agents.named(self._agent)
-            room = await self._host.open(
-                self._host.store.journal.new_id(), agent, cwd=cwd, servers=servers if isinstance(servers, list) else ()
-            )
-            self._locked = room
-        else:
-            self._need("read")
-        await room.ready()
-        self._locked = None
-        await self._join(room, id, lambda: room.process.opened)
+    async def _here(self, any_id: str) -> Room | None:
+        """The room of a session. Who may not run agents starts none: if it is not open, what the journal has of it has
+        to do."""
+        if self._who.may("agents"):
+            return await self._host.enter(any_id)
+        if (room := self._host.room(any_id)) is not None:
+            return room
+        session = await self._host.in_thread(lambda: self._host.store.resolve(any_id))
+        if await self._host.in_thread(lambda: self._host.frames.room(session)) is None:
+            raise Refused(f"session {session!r} has no agent")
         return None
+
+    async def _new(self, params: dict[str, Json], id: str | int) -> Frame | None:
+        self._need("read")
+        room = await self._room_at_the_door()
+        asked = params if room is not None else {}
+        if room is None and (room := self._locked) is None:
+            self._need("agents")
+            room = self._locked = await self._make(params)
+        if self._who.may("agents"):
+            await room.ready()
+        self._locked = None
+        await self._join(room, id, asked)
+        return None
+
+    async def _make(self, params: dict[str, Json]) -> Room:
+        """A new session, with its agent: where, and with what MCP servers, is for the config file to allow."""
+        agent: Agent = self._host.agents.named(self._agent)
+        asked, servers = params.get("cwd"), params.get("mcpServers")
+        if not isinstance(asked, str) or not asked:
+            raise Refused("session/new needs a cwd", INVALID_PARAMS)
+        cwd: str = asked
+        if not self._local:
+            servers = agent.servers(servers)
+            cwd = await self._host.in_thread(lambda: agent.folder(asked))
+        id = self._host.store.journal.new_id()
+        return await self._host.open(id, agent, cwd=cwd, servers=servers if isinstance(servers, list) else ())
+
+    async def _check(self, agent: Agent, method: str, params: dict[str, Json]) -> None:
+        """What onefold does not know is passed on, but is no way around what it does know."""
+        if witnesses.names_compaction(method):
+            self._need("compact")
+        if not self._local:
+            agent.servers(params.get("mcpServers"))
+            if "cwd" in params:
+                await self._host.in_thread(lambda: agent.folder(params["cwd"]))
 
     async def _load(self, params: dict[str, Json], id: str | int) -> Frame | None:
         self._need("read")
-        room = await self._host.enter(_session(params))
-        await room.ready()
-        moment = await room.moment()
-        told = await self._host.in_thread(lambda: replay(self._host.store, room.session, moment))
+        room = await self._here(_session(params))
+        if room is not None and self._who.may("agents"):
+            await room.ready()
+        session, moment = await self._moment(room, params)
+        told = await self._host.in_thread(lambda: replay(self._host.store, session, moment))
         for update in told:
             await self.outbox.room()
-            self._give(notification("session/update", {"sessionId": room.session, "update": update}))
-        await self._join(room, id, lambda: room.process.opened, named=False, after=moment.frame)
+            self._give(notification("session/update", {"sessionId": session, "update": update}))
+        if (room := room or self._host.room(session)) is not None:
+            await self._join(room, id, params, named=False, after=moment.frame)
+        else:
+            self._expect(session, moment.frame)
+            self._give(result(id, _told({}, None, params)))
         return None
 
     async def _resume(self, params: dict[str, Json], id: str | int) -> Frame | None:
         self._need("read")
-        room = await self._host.enter(_session(params))
-        await room.ready()
-        await self._join(room, id, lambda: room.process.opened, named=False)
+        room = await self._here(_session(params))
+        if room is None:
+            session, moment = await self._moment(None, params)
+            self._expect(session, moment.frame)
+            return result(id, _told({}, None, params))
+        if self._who.may("agents"):
+            await room.ready()
+        await self._join(room, id, params, named=False)
         return None
+
+    async def _moment(self, room: Room | None, params: dict[str, Json]) -> tuple[str, Moment]:
+        """Where the journal's part ends and the frames' begins; of a room that is not open, by what it left."""
+        if room is not None:
+            return room.session, await room.moment()
+        host = self._host
+
+        def look() -> tuple[str, Moment]:
+            book = Book(host.store, host.store.resolve(_session(params)))
+            return book.session, Moment(book.folded(), book.state().last)
+
+        return await host.in_thread(look)
+
+    def _expect(self, session: str, after: int, *, attached: bool = False, watch: bool = False) -> None:
+        """Lets this client in when somebody starts the agent, with all that comes after this frame."""
+
+        def come(room: Room) -> None:
+            del self._expecting[session]
+            member = self._seat(room, attached=attached, watch=watch)
+            self._run(self._come(room, member, after), 0)
+
+        if (before := self._expecting.pop(session, None)) is not None:
+            before()
+        self._expecting[session] = self._host.expect(session, come)
+
+    async def _come(self, room: Room, member: Member, after: int) -> None:
+        try:
+            await room.join(member, lambda: None, after=after)
+        except OnefoldError as trouble:
+            log.warning("a client could not be let in: %s", trouble, extra={"session": room.session})
 
     async def _attach(self, params: dict[str, Json], id: str | int) -> Frame | None:
         """The snapshot, as much history as asked for, and the frame from which everything follows: one moment."""
         self._need("read")
-        room = await self._host.enter(_session(params))
+        room = await self._here(_session(params))
         after = params.get("after")
         if after is not None and (isinstance(after, bool) or not isinstance(after, int) or after < 0):
             raise Refused("`after` is the number of a frame", INVALID_PARAMS)
@@ -249,30 +330,25 @@ class Door:
         order = params.get("order", "oldest")
         if wanted not in ("all", "segment", "pending", "none") or order not in ("oldest", "newest"):
             raise Refused("history is one of all, segment, pending, none; order is oldest or newest", INVALID_PARAMS)
+        session, moment = await self._moment(room, params)
         if after is not None:
-            forgotten = await self._host.in_thread(lambda: self._host.frames.forgotten(room.session))
-            if after > room.tape.last or after < forgotten:
-                raise Refused(
-                    f"there is no frame {after} to go on from; attach without `after`", INVALID_PARAMS,
-                    {"last": room.tape.last, "forgotten": forgotten},
-                )  # fmt: skip
-        moment = await room.moment()
+            await self._can_follow(session, after, room)
         begins = moment.frame if after is None else after
-        shot = await self._host.in_thread(lambda: self._host.snapshot(room.session))
+        shot = await self._host.in_thread(lambda: self._host.snapshot(session))
         told = (
             []
             if wanted in ("none", "pending")
             else await self._host.in_thread(
-                lambda: replayed(
-                    self._host.store, room.session, moment, whole=wanted == "all", newest=order == "newest"
-                )
+                lambda: replayed(self._host.store, session, moment, whole=wanted == "all", newest=order == "newest")
             )
         )
-        member = self._seat(room)
-        member.attached = True
-        if params.get("watch") is True:  # it only looks on: no question waits for it, and it counts for none
-            member.may_write, member.kind = False, "watch"
-        said = {**shot, **room.standing(), "sessionId": room.session, "history": told, "follow": begins}
+        watch = params.get("watch") is True
+        said = {**shot, "sessionId": session, "history": told, "follow": begins}
+        if (room := room or self._host.room(session)) is None:
+            self._expect(session, begins, attached=True, watch=watch)
+            return result(id, said)
+        member = self._seat(room, attached=True, watch=watch)
+        said |= room.standing()
 
         def first() -> None:
             self._give(result(id, said))
@@ -280,13 +356,23 @@ class Door:
         await room.join(member, first, after=begins, new=after is None)
         return None
 
+    async def _can_follow(self, session: str, after: int, room: Room | None) -> None:
+        frames = self._host.frames
+        forgotten = await self._host.in_thread(lambda: frames.forgotten(session))
+        last = room.tape.last if room is not None else await self._host.in_thread(lambda: frames.last(session))
+        if after > last or after < forgotten:
+            raise Refused(
+                f"there is no frame {after} to go on from; attach without `after`", INVALID_PARAMS,
+                {"last": last, "forgotten": forgotten},
+            )  # fmt: skip
+
     async def _list(self, params: dict[str, Json], id: str | int) -> Frame:
         self._need("read")
         rows = await self._host.in_thread(self._host.frames.rooms)
         return result(id, {"sessions": [{"sessionId": r.session, "cwd": r.cwd, "title": r.agent} for r in rows]})
 
     async def _prompt(self, params: dict[str, Json], id: str | int, *, first: bool = False) -> Frame:
-        self._need("write")
+        self._need("agents")
         room, member = self._in(params)
         if not isinstance(params.get("prompt"), list):
             raise Refused("a prompt is a list of blocks", INVALID_PARAMS)
@@ -298,7 +384,7 @@ class Door:
         return await self._prompt(params, id, first=True)
 
     async def _unqueue(self, params: dict[str, Json], id: str | int) -> Frame:
-        self._need("write")
+        self._need("agents")
         room, member = self._in(params)
         number = params.get("input")
         if not isinstance(number, int):
@@ -314,6 +400,10 @@ class Door:
 
     async def _close_session(self, params: dict[str, Json], id: str | int) -> Frame:
         """The client leaves; the room, which others share, stays."""
+        named = params.get("sessionId")
+        if isinstance(named, str) and (forget := self._expecting.pop(named, None)) is not None:
+            forget()
+            return result(id, {})
         room, member = self._in(params)
         del self._rooms[room.session]
         room.leave(member)
@@ -326,12 +416,16 @@ class Door:
 
     async def _notified(self, frame: Frame) -> None:
         try:
-            self._need("write")
+            method = frame.method or ""
+            self._need("agents")
             room, member = self._in(frame.params)
-            if frame.method == "session/cancel":
+            if method == "session/cancel":
                 await room.cancel(member)
-            elif not (frame.method or "").startswith("$/"):
-                await room.notify(frame.method or "", frame.params)
+            elif method.startswith(_REQUESTS):
+                raise Refused(f"{method} is a request; send it with an id", INVALID_REQUEST)
+            elif not method.startswith("$/"):
+                await self._check(room.process.agent, method, frame.params)
+                await room.notify(method, frame.params)
         except OnefoldError as refused:
             log.warning("a client's %s was refused: %s", frame.method, refused, extra={"client": self._name})
             if isinstance(refused, Refused) and refused.code == BUSY:
@@ -343,7 +437,7 @@ class Door:
 
     # ------------------------------------------------------------------ rooms
 
-    def _seat(self, room: Room) -> Member:
+    def _seat(self, room: Room, *, attached: bool = False, watch: bool = False) -> Member:
         """This client's place in a room. Attached again, it leaves the old one."""
         before = self._rooms.pop(room.session, None)
         if before is not None:
@@ -353,9 +447,11 @@ class Door:
             name=self._name,
             outbox=self.outbox,
             since=self._host.clock(),
-            may_write=self._who.may("write"),
+            kind="watch" if watch else "acp",
+            may_act=not watch and self._who.may("agents"),  # who looks on is asked nothing, and counts for none
             may_compact=self._who.may("compact"),
             knows_compaction=isinstance(session, dict) and session.get("compaction") is not None,
+            attached=attached,
         )
         self._rooms[room.session] = room, member
         return member
@@ -364,7 +460,7 @@ class Door:
         self,
         room: Room,
         id: str | int,
-        opened: Callable[[], dict[str, Json]],
+        params: dict[str, Json],
         *,
         named: bool = True,
         after: int | None = None,
@@ -372,7 +468,7 @@ class Door:
         member = self._seat(room)
 
         def first() -> None:
-            said = {k: v for k, v in opened().items() if k != "sessionId"}
+            said = _told(room.process.opened, room.process.cwd, params)
             self._give(result(id, {"sessionId": room.session, **said} if named else said))
 
         await room.join(member, first, after=after)
@@ -388,13 +484,26 @@ class Door:
 
     def _need(self, scope: Scope) -> None:
         if not self._who.may(scope):
-            raise Refused(f"this token may not {scope}; one with that scope may", FORBIDDEN)
+            raise Refused(f"this token lacks the scope {scope!r}; one that has it may", FORBIDDEN)
 
 
 def _passed_on(answer: Frame, id: str | int) -> Frame:
     """The agent's answer, as the answer to a client's own request."""
     said = {k: v for k, v in answer.body.items() if k in ("result", "error")}
     return Frame({"jsonrpc": "2.0", "id": id, **said})
+
+
+def _told(opened: dict[str, Json], cwd: str | None, asked: dict[str, Json]) -> dict[str, Json]:
+    """What an agent said to its session's beginning, for one who joins it: with what was asked for in vain, since the
+    session has its folder and its MCP servers already."""
+    said = {k: v for k, v in opened.items() if k != "sessionId"}
+    ignored = [k for k, v in (("cwd", cwd), ("mcpServers", None)) if asked.get(k) and asked[k] != v]
+    if ignored:
+        meta = said.get("_meta")
+        meta = meta if isinstance(meta, dict) else {}
+        own = meta.get("onefold")
+        said["_meta"] = {**meta, "onefold": {**(own if isinstance(own, dict) else {}), "ignored": ignored}}
+    return said
 
 
 def _heard(accepted: asyncio.Future[int | None]) -> None:

@@ -49,6 +49,9 @@ class Hosted(OnefoldError):
     """Another process runs the agent of this session."""
 
 
+Expecting = Callable[[Room], None]
+
+
 class Host:
     """The rooms of a store in this process. `start` and everything else in one event loop."""
 
@@ -78,6 +81,8 @@ class Host:
         self._held: dict[str, int] = {}
         self._rooms: dict[str, Room] = {}
         self._opening: dict[str, asyncio.Future[Room]] = {}
+        self._expected: dict[str, set[Expecting]] = {}
+        """Who looks on in a session without an agent, and is to be let in when somebody starts it."""
         self._threads = ThreadPoolExecutor(THREADS, "onefold-rooms")
         self._stop = threading.Event()
         self._ticking: asyncio.Task[None] | None = None
@@ -247,6 +252,8 @@ class Host:
             room = Room(self, session, agent, cwd=cwd, servers=servers)
             await room.open()
             self._rooms[session] = room
+            for expecting in self._expected.pop(session, ()):
+                expecting(room)
             if self._stop.is_set():
                 await room.close()
             made.set_result(room)
@@ -258,6 +265,18 @@ class Host:
             raise
         finally:
             del self._opening[session]
+
+    def expect(self, session: str, expecting: Expecting) -> Callable[[], None]:
+        """Has this called with the room of a session when somebody opens it here; what it gives takes that back."""
+        self._expected.setdefault(session, set()).add(expecting)
+
+        def forget() -> None:
+            if session in self._expected:
+                self._expected[session].discard(expecting)
+                if not self._expected[session]:
+                    del self._expected[session]
+
+        return forget
 
     async def shut(self, session: str, why: str) -> None:
         """Ends a room. Its session stays, and the room can be opened again."""

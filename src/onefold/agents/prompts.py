@@ -13,7 +13,7 @@ from onefold.agents.handover import handover
 from onefold.agents.members import Member
 from onefold.agents.refused import BUSY, FORBIDDEN, Refused
 from onefold.agents.wire import Frame, error, notification
-from onefold.agents.witnesses import asks_to_compact
+from onefold.agents.witnesses import asks_to_compact, may_compact
 from onefold.errors import OnefoldError, StoreError, TurnLost
 from onefold.model import Held, Json, Outcome, Record, TurnClaim
 
@@ -77,10 +77,9 @@ class Prompts:
     async def take(self, member: Member, params: dict[str, Json], first: bool, asked: Prompted) -> None:
         """A prompt of a client. It is on disk before the agent gets it."""
         try:
+            self._check(params.get("prompt"), member.may_compact)
             instructions = asks_to_compact(params.get("prompt"))
             if instructions is not None:
-                if not member.may_compact:
-                    raise Refused("this token may not compact; one with that scope may", FORBIDDEN)
                 asked.accepted.set_result(None)
                 await self._room.compactions.asked("manual", instructions or None, member.name, asked.ended)
                 return
@@ -101,7 +100,9 @@ class Prompts:
             raise Refused(f"{QUEUE} prompts wait already; wait until one is done, or take one back")
         kept = room.tape.redacted(notification("session/prompt", {"prompt": params.get("prompt")}))
         said = kept.params.get("prompt") if kept is not None else None
-        body = {"prompt": said if isinstance(said, list) else []}
+        body: dict[str, Json] = {"prompt": said if isinstance(said, list) else []}
+        if not member.may_compact:
+            body["_meta"] = {"onefold": {"may": ["agents"]}}
         key = _own_meta(params).get("key")
         number = await room.in_thread(
             partial(room.book.queue, body, actor=member.name, key=key if isinstance(key, str) else None)
@@ -113,6 +114,11 @@ class Prompts:
             return None  # the same key, and its turn is over
         self._waiting.setdefault(number, _Waiting(params, member)).futures.append(ended)
         return number
+
+    def _check(self, prompt: Json, permitted: bool) -> None:
+        """A prompt can be a command. The one to compact takes a scope of its own, however it comes and is spelled."""
+        if not permitted and may_compact(prompt, self._room.compactions.commands):
+            raise Refused("this is a command to compact, for which its token lacks the scope `compact`", FORBIDDEN)
 
     async def changed(self) -> None:
         """The queue is not as it was."""
@@ -159,7 +165,9 @@ class Prompts:
         try:
             await self._run(record, chosen.number)
         except OnefoldError as trouble:  # nothing was sent, so nobody would ever end the turn
-            await self.end("failed", str(trouble), error(None, BUSY, str(trouble)))
+            code = trouble.code if isinstance(trouble, Refused) else BUSY
+            await self.end("failed", str(trouble), error(None, code, str(trouble)))
+            room.soon(self.next)
 
     async def begin(self, owner: str, prompt: int) -> bool:
         """Begins a turn; False if another writer has it, and the journal will tell when that is over."""
@@ -184,9 +192,10 @@ class Prompts:
         room, claim = self._room, self._claim
         room.tape.record = record.number
         waiting = self._waiting.get(number)
-        params = dict(waiting.params) if waiting is not None else dict(record.body)
+        params = dict(waiting.params) if waiting is not None else {"prompt": _body(record).get("prompt")}
         blocks = params.get("prompt")
         blocks = blocks if isinstance(blocks, list) else []
+        self._check(blocks, _may_compact(record))  # the agent may have told of its commands since it was queued
         for block in blocks:
             said = {"sessionUpdate": "user_message_chunk", "content": block}
             room.tape.tell("session/update", {"update": said}, but=waiting.member if waiting is not None else None)
@@ -305,6 +314,16 @@ def _failure(frame: Frame) -> Refused | None:
 
 def _shown(record: Record) -> dict[str, Json]:
     return {"input": record.number, "by": record.actor, "at": record.at, "prompt": record.body.get("prompt")}
+
+
+def _may_compact(record: Record) -> bool:
+    """What a prompt may do was settled by the token that sent it. One that says nothing is no client's of a server."""
+    may = _own_meta(_body(record)).get("may")
+    return not isinstance(may, list) or "compact" in may
+
+
+def _body(record: Record) -> dict[str, Json]:
+    return record.body if isinstance(record.body, dict) else {}
 
 
 def _own_meta(params: dict[str, Json]) -> dict[str, Json]:

@@ -243,6 +243,7 @@ class Room:
             await self.in_thread(partial(settle, self.book.journal, self.around.frames, self.session))
             await self.tape.heed()
             self._latest = {kind: frame for kind, frame in self._latest.items() if kind in SAYS_NOTHING}
+            self.questions.forget_calls()
             gone = await self.in_thread(self.book.gone)
             if gone is not None:
                 await self.questions.forget(gone.questions)
@@ -263,6 +264,8 @@ class Room:
             if frame.method == "$/cancel_request":
                 await self.questions.taken_back(frame.params.get("requestId"))
             self.tape.hear(frame, replayed=self.process.replaying)
+            if not self.process.replaying:
+                self.questions.calls.heard(frame.update)
             kind = frame.update.get("sessionUpdate")
             if kind in _LATEST:
                 self._latest[str(kind)] = frame

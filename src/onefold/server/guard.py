@@ -37,10 +37,12 @@ _READ = (
     "sessions", "attach", "records", "context", "segments", "expand", "compactions", "ledger", "curve", "search",
     "export", "verify", "events", "live", "rooms",
 )  # fmt: skip
-_WRITE = ("append", "note", "pin", "unpin", "undo", "redo", "fork", "prompt", "unqueue", "stop", "answer")
+_WRITE = ("append", "note", "pin", "unpin", "undo", "redo", "fork")
+_AGENTS = ("prompt", "unqueue", "stop", "answer")
 SCOPE_OF: dict[tuple[str, str], Scope | None] = {
     **{("GET", f"/api/{name}"): "read" for name in _READ},
     **{("POST", f"/api/{name}"): "write" for name in _WRITE},
+    **{("POST", f"/api/{name}"): "agents" for name in _AGENTS},
     ("POST", "/api/compact"): "compact",
     ("POST", "/api/cancel"): "compact",
     ("POST", "/api/verify"): "admin",
@@ -253,10 +255,10 @@ class Guard:
         return given
 
     def _most(self, path: str, token: Token) -> int:
-        """Bytes of one message on a WebSocket. Who only follows says nothing, and who only reads little."""
+        """Bytes of one message on a WebSocket. Who only follows says nothing, and who only looks on little."""
         if path != "/acp":
             return _NOTHING
-        return self._settings.max_frame if token.who.may("write") else min(_LITTLE, self._settings.max_frame)
+        return self._settings.max_frame if token.who.may("agents") else min(_LITTLE, self._settings.max_frame)
 
     def _counted(self, receive: Receive, token: Token, most: int) -> Receive:
         """Frames that are not too large, and no faster than the token may: who sends more waits, and so does its

@@ -26,6 +26,7 @@ from onefold.server.errors import answer as refused
 from onefold.server.reading import json
 from onefold.server.shapes import AnsweredJson, PromptedJson, RoomJson, RoomsJson, StoppedJson, UnqueuedJson
 from onefold.server.tokens import Scope as TokenScope
+from onefold.server.tokens import Who
 
 RESUME = 1012
 """The code of a WebSocket that ends because its client is to come again."""
@@ -50,9 +51,12 @@ async def _host(request: Request) -> Host:
 TheHost: TypeAlias = Annotated[Host, Depends(_host)]
 
 
-def _guest(host: Host, name: str) -> Member:
+def _guest(host: Host, who: Who) -> Member:
     """Somebody who asks over HTTP: nothing is sent to them."""
-    return Member(name=name, outbox=Outbox(), since=host.clock(), kind="http")
+    return Member(
+        name=who.name, outbox=Outbox(), since=host.clock(), kind="http", may_act=who.may("agents"),
+        may_compact=who.may("compact"),
+    )  # fmt: skip
 
 
 @router.get("/api/rooms", response_model=RoomsJson, operation_id="rooms")

@@ -374,6 +374,7 @@ class PinnedJson(TypedDict):
 class WentBackJson(TypedDict):
     segment: SegmentJson
     changed: list[RecordJson]
+    numbers: list[int]
     dry_run: bool
 
 

@@ -31,7 +31,7 @@ try:
 except ImportError:  # no flock on this system: the replacement is atomic all the same
     fcntl = None  # type: ignore[assignment]
 
-Scope = Literal["read", "write", "compact", "admin"]
+Scope = Literal["read", "write", "agents", "compact", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 FIRST = "first"
 """The name of the token that a server makes for itself at its first start."""

@@ -162,7 +162,7 @@ export class SessionView {
       this.element.classList.add("hosts");
       this.element.append(this.room.element);
     }
-    // To look at an agent that does not run would start it.
+    // To look at an agent that does not run could start it.
     if (this.known.agent.phase !== "closed") this.watch ??= new Watch(this.id, { said: (pieces) => this.#grow(pieces), changed: () => this.soon() });
     this.room.show(this.known);
     return undefined;
