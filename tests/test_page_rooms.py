@@ -292,6 +292,49 @@ def test_an_agent_that_dies_is_seen_to_and_comes_back(tabs: Tabs, room: str) -> 
     expect(said(page, "it is back").last).to_be_visible()
 
 
+def test_an_agent_is_restarted_after_the_page_has_said_what_becomes_of_what_goes_on(tabs: Tabs, room: str) -> None:
+    ann, ben = tabs.open(room), tabs.open(room)
+    write(ann, "[[say:on it]] [[deaf]]")
+    expect(agent(ann)).to_have_text("scripted is answering …")
+    write(ann, "[[say:what waits]]")
+    expect(ben.locator(".queue li")).to_have_count(1)
+
+    ben.get_by_role("button", name="Restart or close").click()
+    ben.get_by_role("menuitem", name="Restart the agent…").click()
+    dialog = ben.get_by_role("dialog")
+    expect(dialog).to_contain_text("The turn that runs")
+    expect(dialog).to_contain_text("is interrupted")
+    expect(dialog).to_contain_text("1 prompt that waits is kept, and runs with the next one")
+    dialog.get_by_role("button", name="Restart", exact=True).click()
+
+    for page in (ann, ben):
+        expect(said(page, "what waits").last).to_be_visible()
+        expect(agent(page)).to_have_text("scripted is ready")
+
+
+def test_a_room_is_closed_on_the_page_and_the_next_prompt_takes_it_up(tabs: Tabs, room: str, tmp_path: Path) -> None:
+    ann, ben = tabs.open(room), tabs.open(room)
+    expect(agent(ann)).to_have_text("scripted is ready")
+
+    ann.get_by_role("button", name="Restart or close").click()
+    ann.get_by_role("menuitem", name="Close the room…").click()
+    dialog = ann.get_by_role("dialog")
+    expect(dialog).to_contain_text("The session stays as it is")
+    expect(dialog).to_contain_text("No turn runs now")
+    dialog.get_by_role("button", name="Close", exact=True).click()
+
+    for page in (ann, ben):
+        expect(agent(page)).to_have_text("scripted does not run here; it is started when somebody writes to it")
+        expect(page.get_by_role("button", name="Restart or close")).to_have_count(0)
+    write(ben, f"[[chunks:20]] [[wait:{tmp_path / 'on'}]] [[say:here again]]")
+    for page in (ann, ben):
+        expect(page.locator(".growing .text")).to_contain_text("word0 word1")
+    (tmp_path / "on").touch()
+    for page in (ann, ben):
+        expect(said(page, "here again").last).to_be_visible()
+        expect(agent(page)).to_have_text("scripted is ready")
+
+
 def test_an_agent_that_cannot_be_started_says_why_in_the_list_and_in_its_room(
     tabs: Tabs, room: str, served: Served
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
@@ -11,7 +12,7 @@ from onefold.agents.history import replay, replayed
 from onefold.agents.hosting import Host
 from onefold.agents.members import Member
 from onefold.agents.outbox import Outbox
-from onefold.agents.refused import BUSY, FORBIDDEN, Refused
+from onefold.agents.refused import BUSY, FORBIDDEN, Closed, Refused
 from onefold.agents.room import Room
 from onefold.agents.spec import Agent
 from onefold.agents.wire import (
@@ -39,6 +40,8 @@ LARGE = 128 << 10
 """From so many characters on a frame is parsed in a thread."""
 
 Scope = Literal["read", "write", "compact", "admin"]
+RUNS: Scope = "write"
+"""What it takes to restart a room and to close one."""
 History = Literal["all", "segment", "pending", "none"]
 
 
@@ -69,7 +72,8 @@ class Door:
         self._agent = agent
         self._capabilities: dict[str, Json] = {}
         self._name = who.name
-        self._rooms: dict[str, tuple[Room, Member]] = {}
+        self._seats: dict[str, Member] = {}
+        """By session. The room may be closed, and another one opened: this client is in that one, too."""
         self._locked: Room | None = None
         """The room that was made for this client, and whose agent wants somebody to log in first."""
         self._tasks: dict[asyncio.Task[None], int] = {}
@@ -101,9 +105,9 @@ class Door:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for room, member in self._rooms.values():
-            room.leave(member)
-        self._rooms.clear()
+        for session, member in self._seats.items():
+            self._host.leave(session, member)
+        self._seats.clear()
         self.outbox.close("the client left")
 
     # ------------------------------------------------------------------ requests
@@ -149,11 +153,13 @@ class Door:
             "onefold/steer": self._steer,
             "onefold/unqueue": self._unqueue,
             "onefold/compact": self._compact,
+            "onefold/restart": self._restart,
+            "onefold/close": self._close_room,
         }
         if method in known:
             return await known[method](params, id)
         self._need("write")
-        room, _ = self._in(params)
+        room, _ = await self._in(params)
         await room.ready()
         return _passed_on(await room.forward(method, params), id)
 
@@ -187,11 +193,16 @@ class Door:
         """The room that this connection is for, if its address says so or there is only one."""
         if self._session is not None:
             return await self._host.enter(self._session)
-        return self._host.default if self._agent is None else None
+        if self._host.default is None or self._agent is not None:
+            return None
+        return await self._host.enter(self._host.default)
+
+    def _made_here(self) -> Room | None:
+        return self._locked if self._locked is not None and self._locked.phase != "closed" else None
 
     async def _authenticate(self, params: dict[str, Json], id: str | int) -> Frame:
         self._need("write")
-        room = await self._room_at_the_door() or self._locked
+        room = await self._room_at_the_door() or self._made_here()
         if room is None:
             return result(id, {})
         answer = await room.forward("authenticate", params)
@@ -200,7 +211,7 @@ class Door:
         return _passed_on(answer, id)
 
     async def _new(self, params: dict[str, Json], id: str | int) -> Frame | None:
-        room = await self._room_at_the_door() or self._locked
+        room = await self._room_at_the_door() or self._made_here()
         if room is None:
             self._need("write")
             cwd = params.get("cwd")
@@ -241,7 +252,8 @@ class Door:
     async def _attach(self, params: dict[str, Json], id: str | int) -> Frame | None:
         """The snapshot, as much history as asked for, and the frame from which everything follows: one moment."""
         self._need("read")
-        room = await self._host.enter(_session(params))
+        watches = params.get("watch") is True
+        room = self._running(_session(params)) if watches else await self._host.enter(_session(params))
         after = params.get("after")
         if after is not None and (isinstance(after, bool) or not isinstance(after, int) or after < 0):
             raise Refused("`after` is the number of a frame", INVALID_PARAMS)
@@ -270,14 +282,14 @@ class Door:
         )
         member = self._seat(room)
         member.attached = True
-        if params.get("watch") is True:  # it only looks on: no question waits for it, and it counts for none
+        if watches:  # it only looks on: no question waits for it, and it counts for none
             member.may_write, member.kind = False, "watch"
         said = {**shot, **room.standing(), "sessionId": room.session, "history": told, "follow": begins}
 
         def first() -> None:
             self._give(result(id, said))
 
-        await room.join(member, first, after=begins, new=after is None)
+        await self._sit(room, member, first, after=begins, new=after is None)
         return None
 
     async def _list(self, params: dict[str, Json], id: str | int) -> Frame:
@@ -287,10 +299,10 @@ class Door:
 
     async def _prompt(self, params: dict[str, Json], id: str | int, *, first: bool = False) -> Frame:
         self._need("write")
-        room, member = self._in(params)
+        session, member = self._seat_in(params)
         if not isinstance(params.get("prompt"), list):
             raise Refused("a prompt is a list of blocks", INVALID_PARAMS)
-        asked = await room.prompt(member, params, first=first)
+        asked = await self._host.prompt(session, member, params, first=first)
         asked.accepted.add_done_callback(_heard)
         return result(id, await asked.ended)
 
@@ -299,7 +311,7 @@ class Door:
 
     async def _unqueue(self, params: dict[str, Json], id: str | int) -> Frame:
         self._need("write")
-        room, member = self._in(params)
+        room, member = await self._in(params)
         number = params.get("input")
         if not isinstance(number, int):
             raise Refused("`input` is the number of a prompt that waits", INVALID_PARAMS)
@@ -307,16 +319,27 @@ class Door:
 
     async def _compact(self, params: dict[str, Json], id: str | int) -> Frame:
         self._need("compact")
-        room, _ = self._in(params)
+        room, _ = await self._in(params)
         instructions = params.get("instructions")
         words = instructions if isinstance(instructions, str) else None
         return result(id, await room.compact("manual", words, self._name))
 
+    async def _restart(self, params: dict[str, Json], id: str | int) -> Frame:
+        """The agent's process ends, whatever it does, and another one takes its session up."""
+        self._need(RUNS)
+        room = await self._host.restart(_session(params), self._name)
+        return result(id, {"agent": room.process.agent.name, "phase": room.phase})
+
+    async def _close_room(self, params: dict[str, Json], id: str | int) -> Frame:
+        """The agent's process ends, and the room with it, until somebody writes to it again."""
+        self._need(RUNS)
+        return result(id, {"closed": await self._host.shut(_session(params), f"{self._name} closed it")})
+
     async def _close_session(self, params: dict[str, Json], id: str | int) -> Frame:
         """The client leaves; the room, which others share, stays."""
-        room, member = self._in(params)
-        del self._rooms[room.session]
-        room.leave(member)
+        session, member = self._seat_in(params)
+        del self._seats[session]
+        self._host.leave(session, member)
         return result(id, {})
 
     async def _not_here(self, params: dict[str, Json], id: str | int) -> Frame:
@@ -327,10 +350,12 @@ class Door:
     async def _notified(self, frame: Frame) -> None:
         try:
             self._need("write")
-            room, member = self._in(frame.params)
             if frame.method == "session/cancel":
-                await room.cancel(member)
+                session, member = self._seat_in(frame.params)
+                if (there := self._host.rooms.get(session)) is not None:  # else nothing runs that it could stop
+                    await there.cancel(member)
             elif not (frame.method or "").startswith("$/"):
+                room, _ = await self._in(frame.params)
                 await room.notify(frame.method or "", frame.params)
         except OnefoldError as refused:
             log.warning("a client's %s was refused: %s", frame.method, refused, extra={"client": self._name})
@@ -338,16 +363,18 @@ class Door:
                 self._give(error(None, BUSY, f"{frame.method} was not passed on: {refused}"))
 
     async def _answer(self, frame: Frame) -> None:
-        for room, member in list(self._rooms.values()):
-            await room.answer(member, frame)
+        for session, member in list(self._seats.items()):
+            if (room := self._host.rooms.get(session)) is not None:
+                with contextlib.suppress(Closed):  # its questions were withdrawn
+                    await room.answer(member, frame)
 
     # ------------------------------------------------------------------ rooms
 
     def _seat(self, room: Room) -> Member:
         """This client's place in a room. Attached again, it leaves the old one."""
-        before = self._rooms.pop(room.session, None)
+        before = self._seats.pop(room.session, None)
         if before is not None:
-            room.members.drop(before[1])
+            room.members.drop(before)
         session = self._capabilities.get("session")
         member = Member(
             name=self._name,
@@ -357,7 +384,7 @@ class Door:
             may_compact=self._who.may("compact"),
             knows_compaction=isinstance(session, dict) and session.get("compaction") is not None,
         )
-        self._rooms[room.session] = room, member
+        self._seats[room.session] = member
         return member
 
     async def _join(
@@ -375,16 +402,42 @@ class Door:
             said = {k: v for k, v in opened().items() if k != "sessionId"}
             self._give(result(id, {"sessionId": room.session, **said} if named else said))
 
-        await room.join(member, first, after=after)
+        await self._sit(room, member, first, after=after)
 
-    def _in(self, params: dict[str, Json]) -> tuple[Room, Member]:
+    async def _sit(
+        self, room: Room, member: Member, first: Callable[[], None], *, after: int | None, new: bool = True
+    ) -> None:
+        try:
+            await room.join(member, first, after=after, new=new)
+        except BaseException:
+            if self._seats.get(room.session) is member:
+                del self._seats[room.session]
+            raise
+
+    def _seat_in(self, params: dict[str, Json]) -> tuple[str, Member]:
+        """The session that a frame is for, and this client's place in it."""
         named = params.get("sessionId")
-        found = self._rooms.get(named) if isinstance(named, str) else None
-        if found is None and named is None and len(self._rooms) == 1:
-            return next(iter(self._rooms.values()))
-        if found is None:
+        if named is None and len(self._seats) == 1:
+            return next(iter(self._seats.items()))
+        if not isinstance(named, str) or named not in self._seats:
             raise Refused(f"this connection has not joined session {named!r}; load or attach it first", INVALID_PARAMS)
-        return found
+        return named, self._seats[named]
+
+    async def _in(self, params: dict[str, Json]) -> tuple[Room, Member]:
+        """The room that a frame is for. One that was closed is taken up again, by who may do that."""
+        session, member = self._seat_in(params)
+        room = self._host.rooms.get(session)
+        if room is None:
+            self._need(RUNS)
+            room = await self._host.enter(session)
+        return room, member
+
+    def _running(self, any_id: str) -> Room:
+        """For who only looks on, and so starts nothing."""
+        room = self._host.room(any_id)
+        if room is None:
+            raise Refused(f"no agent runs for session {any_id!r} now; it is started when somebody writes to it")
+        return room
 
     def _need(self, scope: Scope) -> None:
         if not self._who.may(scope):

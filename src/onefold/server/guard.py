@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from onefold.agents.door import RUNS
 from onefold.server import bodies, refusals
 from onefold.server.heads import PROTOCOL, SAFE, By, Head, cookie_name, without_secrets
 from onefold.server.origins import ListeningRefused, Names, Place, check_listening, neighbourhood
@@ -41,6 +42,7 @@ _WRITE = ("append", "note", "pin", "unpin", "undo", "redo", "fork", "prompt", "u
 SCOPE_OF: dict[tuple[str, str], Scope | None] = {
     **{("GET", f"/api/{name}"): "read" for name in _READ},
     **{("POST", f"/api/{name}"): "write" for name in _WRITE},
+    **{("POST", f"/api/{name}"): RUNS for name in ("restart", "close")},
     ("POST", "/api/compact"): "compact",
     ("POST", "/api/cancel"): "compact",
     ("POST", "/api/verify"): "admin",

@@ -24,7 +24,16 @@ from onefold.server.asking import AnswerBody, PromptBody, SessionParam, UnqueueB
 from onefold.server.errors import DECLARED
 from onefold.server.errors import answer as refused
 from onefold.server.reading import json
-from onefold.server.shapes import AnsweredJson, PromptedJson, RoomJson, RoomsJson, StoppedJson, UnqueuedJson
+from onefold.server.shapes import (
+    AnsweredJson,
+    ClosedJson,
+    PromptedJson,
+    RestartedJson,
+    RoomJson,
+    RoomsJson,
+    StoppedJson,
+    UnqueuedJson,
+)
 from onefold.server.tokens import Scope as TokenScope
 
 RESUME = 1012
@@ -81,11 +90,10 @@ def _shown(room: Room) -> RoomJson:
 @router.post("/api/prompt", response_model=PromptedJson, operation_id="prompt")
 async def prompt(host: TheHost, who: Asking, session: SessionParam, body: PromptBody) -> Response:
     """Gives an agent something to do. It is on disk when this answers; the agent takes one prompt after another."""
-    room = await host.enter(session)
     params: dict[str, Any] = {"prompt": [{"type": "text", "text": body.text}]}
     if body.key is not None:
         params["_meta"] = {"onefold": {"key": body.key}}
-    asked = await room.prompt(_guest(host, who), params, first=body.steer)
+    asked = await host.prompt(session, _guest(host, who), params, first=body.steer)
     asked.ended.add_done_callback(_heard)
     return json({"input": await asked.accepted})
 
@@ -109,6 +117,21 @@ async def stop(host: TheHost, who: Asking, session: SessionParam) -> Response:
     room = await host.enter(session)
     await room.cancel(_guest(host, who))
     return json({"asked": True})
+
+
+@router.post("/api/restart", response_model=RestartedJson, operation_id="restart")
+async def restart(host: TheHost, who: Asking, session: SessionParam) -> Response:
+    """Ends the agent's process, whatever it does, and starts another one that takes the session up. A turn that runs is
+    interrupted; what waits is kept. One that does not run is started."""
+    room = await host.restart(session, who)
+    return json({"agent": room.process.agent.name, "phase": room.phase})
+
+
+@router.post("/api/close", response_model=ClosedJson, operation_id="close")
+async def close(host: TheHost, who: Asking, session: SessionParam) -> Response:
+    """Ends the agent's process and its room. A turn that runs is interrupted; the session and what waits in it are
+    kept, and the next prompt takes it up again."""
+    return json({"closed": await host.shut(session, f"{who} closed it")})
 
 
 @router.post("/api/answer", response_model=AnsweredJson, operation_id="answer")

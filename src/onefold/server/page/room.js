@@ -1,17 +1,19 @@
 // An agent's room: how the agent is, who is there, what it asks, what waits for it, and a place to write to it.
 
 import { post } from "./api.js";
-import { complain, tell } from "./dialogs.js";
-import { button, el, replace } from "./dom.js";
+import * as actions from "./actions.js";
+import { complain, menu, tell } from "./dialogs.js";
+import { button, el, icon, replace } from "./dom.js";
 import { parts } from "./said.js";
 import * as words from "./words.js";
 
 const PERMISSION = "session/request_permission";
+const RUNS = "write"; // what it takes to restart a room and to close one
 
 export class Room {
   /** `may` are the scopes of whoever looks; `sent` is called when something was sent to the agent. */
   constructor(session, { may, sent, resized }) {
-    Object.assign(this, { session, sent, writes: may.includes("write"), shown: new Map(), busy: false, stopping: null, key: null });
+    Object.assign(this, { session, sent, writes: may.includes("write"), runs: may.includes(RUNS), shown: new Map(), busy: false, stopping: null, key: null });
     this.questions = el("div.questions", { "aria-live": "polite" });
     this.queue = el("ol.queue", { "aria-label": "What waits for the agent" });
     this.line = el("div.agent", { role: "status" });
@@ -51,6 +53,7 @@ export class Room {
   }
 
   show(known) {
+    this.known = known;
     const { agent, questions, queue, turn, clients } = known;
     if (turn?.id !== this.stopping) this.stopping = null;
     const running = Boolean(turn) && agent.phase === "ready";
@@ -62,6 +65,7 @@ export class Room {
       agent.trouble && agent.phase !== "ready" && el("span.cause", {}, agent.trouble),
       here.length ? el("span.here", { title: "Who is there" }, `here: ${here.join(", ")}`) : null,
       running && this.writes ? button(this.stopping ? "Stopping …" : "Stop", () => this.#stop(turn, known), { kind: "stop", disabled: Boolean(this.stopping) }) : null,
+      agent.phase !== "closed" && this.runs ? button(icon("more"), (event) => this.#more(event.currentTarget), { kind: "icon.acts-agent", "aria-label": "Restart or close", title: "Restart or close", "aria-haspopup": "menu" }) : null,
     ]);
   }
 
@@ -156,6 +160,13 @@ export class Room {
       this.show(known);
       tell(error.message, true);
     }
+  }
+
+  #more(anchor) {
+    menu(anchor, [
+      ["Restart the agent…", () => actions.restart(this.known)],
+      ["Close the room…", () => actions.close(this.known)],
+    ]);
   }
 
   async #act(buttons, act) {

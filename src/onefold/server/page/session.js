@@ -162,8 +162,12 @@ export class SessionView {
       this.element.classList.add("hosts");
       this.element.append(this.room.element);
     }
-    // To look at an agent that does not run would start it.
+    // There is nothing to look at where no agent runs.
     if (this.known.agent.phase !== "closed") this.watch ??= new Watch(this.id, { said: (pieces) => this.#grow(pieces), changed: () => this.soon() });
+    else {
+      this.watch?.stop();
+      this.watch = null;
+    }
     this.room.show(this.known);
     return undefined;
   }
