@@ -1,6 +1,6 @@
 // What a person can do to a session. Each first says what it will do, in words, and then does it.
 
-import { address, post } from "./api.js";
+import { post, save } from "./api.js";
 import { ask, tell } from "./dialogs.js";
 import { el } from "./dom.js";
 import * as words from "./words.js";
@@ -193,8 +193,8 @@ export function exported(known) {
     ],
     label: "Download",
     act: async () => {
-      el("a", { href: address("export", { session: session.id }), download: "session.jsonl" }).click();
-      return "The download begins.";
+      await save("export", { session: session.id }, "session.jsonl");
+      return "It is downloaded.";
     },
   });
 }
