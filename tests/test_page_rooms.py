@@ -366,6 +366,29 @@ def test_an_agent_that_wants_a_login_says_so(tabs: Tabs, room: str, served: Serv
         expect(page.locator(".dock .cause")).not_to_be_empty()
 
 
+def test_what_becomes_of_an_agent_is_seen_though_no_record_says_it(tabs: Tabs, room: str, served: Served) -> None:
+    """Its session is in the list before the agent has said that it wants a login, and nothing is written then."""
+    listed, inside = tabs.open(room), tabs.open(room)
+    for page in (listed, inside):
+        page.add_init_script("window.setInterval = () => 0")  # nobody looks again just because time has passed
+    listed.goto("about:blank")
+    listed.goto(f"{served.url}/#/")
+    expect(listed.locator("#live")).to_have_text("live")
+
+    with joined(served, "late") as socket:
+        socket.send(text(request(1, "session/new", {"cwd": "/", "mcpServers": []})))
+        row = listed.locator(".session").filter(has_text="late is starting")
+        expect(row).to_be_visible()
+        inside.goto("about:blank")
+        inside.goto(f"{served.url}/{row.get_attribute('href')}")
+        expect(agent(inside)).to_have_text("late is starting …")
+        expect(inside.locator("#live")).to_have_text("live")
+        Path(f"{served.address}.late").touch()
+
+        expect(listed.locator(".session").filter(has_text="late wants a login")).to_be_visible()
+        expect(agent(inside)).to_have_text("late wants somebody to log in")
+
+
 def test_an_agent_of_an_earlier_process_is_started_by_the_first_prompt_and_not_by_looking(
     tabs: Tabs, served: Served
 ) -> None:

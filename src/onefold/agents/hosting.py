@@ -88,6 +88,8 @@ class Host:
         """The session of the room that a client without a session's id comes to."""
         self.snapshots: Callable[[str], dict[str, Json]] | None = None
         """How a session is described to who attaches; the server gives it."""
+        self.changed: Callable[[str], None] | None = None
+        """Hears of each session whose room is not as it was, which no record says; the server gives it."""
         self._locks = Path(f"{frames}.locks")
         self._held: dict[str, int] = {}
         self._rooms: dict[str, Room] = {}
@@ -155,6 +157,11 @@ class Host:
 
     def snapshot(self, session: str) -> dict[str, Json]:
         return self.snapshots(session) if self.snapshots is not None else {}
+
+    def told(self, session: str) -> None:
+        """The room of a session is not as it was."""
+        if self.changed is not None:
+            self.changed(session)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """A thread of its own: the journal changed, by whoever it was, and rooms look whether it is for them."""
@@ -317,6 +324,7 @@ class Host:
                 raise
             self._rooms[session], self._given[session] = room, given
             self._resting.discard(session)
+            self.told(session)
             await self._let_in(room)
             return room
         finally:

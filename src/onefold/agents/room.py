@@ -69,6 +69,7 @@ class Around(Protocol):
     def idle(self) -> float: ...
     def environment(self, agent: Agent, /) -> dict[str, str]: ...
     def rest(self, room: Room, /) -> None: ...
+    def told(self, session: str, /) -> None: ...
 
     async def in_thread(self, work: Callable[[], T], /) -> T: ...
 
@@ -171,8 +172,16 @@ class Room:
     def seal(self) -> None:
         """From here on nobody comes in and nothing is begun; `close` does the rest."""
         if self.phase != "closed":
-            self._was_ready, self.phase = self.phase == "ready", "closed"
+            self._was_ready = self.phase == "ready"
+            self._becomes("closed")
             self._decided.set()
+
+    def _becomes(self, phase: Phase) -> None:
+        """No record says how the agent is now; so everybody is told to look, here and in the list of rooms."""
+        if phase != self.phase:
+            self.phase = phase
+            self.members.tell(notification("onefold/phase", {"sessionId": self.session, "phase": phase}), None)
+            self.around.told(self.session)
 
     async def close(self, why: str = "onefold ended", *, stay: bool = False) -> list[Member]:
         """Ends the agent, settles what is open, and lets go of everybody; a second call does nothing. With `stay`, the
@@ -335,12 +344,13 @@ class Room:
 
     def locked(self, why: str) -> None:
         """The agent wants somebody to log in."""
-        self.phase, self.trouble = "locked", why
+        self.trouble = why
+        self._becomes("locked")
         self._decided.set()
 
     def rises(self) -> None:
         """The agent is being started, or goes on with it."""
-        self.phase = "starting"
+        self._becomes("starting")
         self._decided.clear()
 
     def given_up(self) -> None:
@@ -349,7 +359,8 @@ class Room:
 
     async def agent_ready(self, how: str) -> None:
         await self.compactions.agent_started()
-        self.phase, self.trouble = "ready", None
+        self.trouble = None
+        self._becomes("ready")
         self._decided.set()
         self.tape.tell("onefold/agent_started", {"agent": self.process.agent.name, "how": how})
         await self.prompts.next()
@@ -359,7 +370,8 @@ class Room:
         where words of the agent's do not belong."""
         if self.phase == "closed":
             return
-        was_ready, self.phase = self.phase == "ready", "down"
+        was_ready = self.phase == "ready"
+        self._becomes("down")
         self._decided.clear()
         log.warning("the agent ended", extra={"session": self.session, "cause": logged or why})
         await self._after_its_end(why, body if was_ready else None)

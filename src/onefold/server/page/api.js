@@ -176,7 +176,8 @@ export class Live {
     } else if (name === "reload") {
       // Of all sessions, and this place is no longer known: whatever changed meanwhile has to be looked up.
       this.record({ kind: "gone" });
-    } else if (name === "moved") this.gone("moved");
+    } else if (name === "room") this.record({ kind: "room", ...data }); // no record says how an agent is
+    else if (name === "moved") this.gone("moved");
     else if (name === "gone" && this.session === null) this.record({ kind: "gone", ...data });
     else if (name === "gone") {
       this.stop();

@@ -90,7 +90,10 @@ export class Watch {
   #heard(frame) {
     if (frame.id === 1) {
       if (frame.error) this.#again();
-      else this.tries = 0;
+      else {
+        this.tries = 0;
+        this.changed(); // between what the page knew and this moment something may have changed
+      }
     } else if (frame.method === "session/update") this.#update(frame.params?.update ?? {}, frame.params?._meta?.onefold?.number ?? 0);
     else if (frame.method?.startsWith("onefold/")) {
       if (frame.method === "onefold/turn_settled") this.#whole();
