@@ -36,7 +36,8 @@ def serve(address: str, tokens: str, port: int = 0) -> None:
     agent = Agent("scripted", (sys.executable, str(AGENT), "--state", f"{address}.state"), folders=("/",))
     broken = Agent("broken", ("no-such-program-anywhere",), folders=("/",))
     locked = Agent("locked", (sys.executable, str(AGENT), "--locked"), folders=("/",))
-    host = Host(store, f"{address}.frames", Agents({a.name: a for a in (agent, broken, locked)}))
+    late = Agent("late", (*locked.command, "--waits", f"{address}.late"), folders=("/",))
+    host = Host(store, f"{address}.frames", Agents({a.name: a for a in (agent, broken, locked, late)}))
     settings = Settings(port=port, summarizer=shortly, flush=0.02, rate=0, drain=0.5)
     known = Tokens(Path(tokens), environ={})
 

@@ -196,6 +196,8 @@ class Agent:
             os._exit(3)
         if method == self.options.hangs:
             threading.Event().wait()
+        while method == "session/new" and self.options.waits and not Path(self.options.waits).exists():
+            threading.Event().wait(0.01)
         if self.options.locked and method in ("session/new", "session/load", "session/resume"):
             raise Refused(-32000, "log in first")
         if method in ("session/load", "session/resume") and "taking" in self.options.without:
@@ -648,6 +650,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--log", help="a file for every frame it receives, one JSON a line")
     parser.add_argument("--without", default="", help="what it cannot: load, resume; taking: when it comes to it")
     parser.add_argument("--locked", action="store_true", help="wants somebody to log in, in every process anew")
+    parser.add_argument("--waits", help="a file that has to exist before it answers session/new")
     parser.add_argument("--dies", default="", help="in which request: initialize, session/load, …")
     parser.add_argument("--hangs", default="", help="the same, without an answer")
     parser.add_argument("--ids", default=os.urandom(4).hex(), help="what its ids begin with")

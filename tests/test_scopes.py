@@ -51,6 +51,7 @@ async def left(there: Place) -> str:
     ann = await there.joined()
     session = next(iter(there.host.rooms))
     await ann.prompt(session, "[[say:it was so]]")
+    await ann.close()
     await there.host.shut(session, "the test")
     return session
 
@@ -64,6 +65,8 @@ def prompts(session: str) -> list[tuple[str, dict[str, Any]]]:
         ("onefold/steer", prompt),
         ("onefold/unqueue", {"sessionId": session, "input": 1}),
         ("onefold/compact", {"sessionId": session}),
+        ("onefold/restart", {"sessionId": session}),
+        ("onefold/close", {"sessionId": session}),
         ("authenticate", {"methodId": "key"}),
         ("session/set_mode", {"sessionId": session, "modeId": "code"}),
         ("_own/thing", {"sessionId": session}),
@@ -263,6 +266,8 @@ def test_compacting_without_read_tells_how_it_stands_and_no_words(ask: Ask) -> N
         ("prompt", {"text": "[[say:no]]"}),
         ("unqueue", {"input": 1}),
         ("stop", {}),
+        ("restart", {}),
+        ("close", {}),
         ("answer", {"question": "q", "answer": {}}),
     ],
 )

@@ -140,9 +140,14 @@ class Child:
         """Bytes that the child has not taken from its stdin yet, as far as they are still here."""
         return self._stdin.waiting
 
+    @property
+    def takes(self) -> bool:
+        """Whether something can be sent to it: it has not ended, and is not about to."""
+        return not (self._ended.done() or self._gone.is_set() or self._stdin.closing)
+
     def send(self, frame: Frame) -> None:
         """Never waits, and keeps the order. What is waiting when the child ends is lost with it."""
-        if self._ended.done() or self._gone.is_set() or self._stdin.closing:
+        if not self.takes:
             how = self._ended.result().cause if self._ended.done() else "it is about to end"
             raise ChildGone(
                 f"the agent {self._name} (process {self.pid}) is gone: {how}. Nothing was sent; start it again"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from onefold.agents import joining, witnesses
 from onefold.agents.prompts import fulfil, refuse
-from onefold.agents.refused import BUSY
+from onefold.agents.refused import BUSY, Refused
 from onefold.agents.wire import Frame, error, notification
 from onefold.agents.witnesses.observing import text_of
 from onefold.errors import OnefoldError
@@ -196,6 +196,13 @@ class Compactions:
             meta["cause"] = cause
         for future in self._waiting.pop(id, ()):
             fulfil(future, {"stopReason": "end_turn", "_meta": {"onefold": meta}})
+
+    def let_go(self) -> None:
+        """The room ends: what was asked for stays so, and nobody waits here for its end."""
+        why = Refused("the room was closed before the agent was asked; the compaction waits until it is taken up again")
+        for future in (one for waiting in self._waiting.values() for one in waiting):
+            refuse(future, why)
+        self._waiting.clear()
 
     def used(self, update: dict[str, Json]) -> None:
         """A policy that asks when the agent's context is nearly full: once, until it has fallen again."""

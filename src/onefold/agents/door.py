@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
@@ -13,7 +14,7 @@ from onefold.agents.history import Moment, replay, replayed
 from onefold.agents.hosting import Host
 from onefold.agents.members import Member, known_as
 from onefold.agents.outbox import Outbox
-from onefold.agents.refused import BUSY, FORBIDDEN, Refused
+from onefold.agents.refused import BUSY, FORBIDDEN, Closed, Refused
 from onefold.agents.room import Room
 from onefold.agents.spec import Agent
 from onefold.agents.wire import (
@@ -77,9 +78,8 @@ class Door:
         self._local = local
         self._capabilities: dict[str, Json] = {}
         self._name = who.name
-        self._rooms: dict[str, tuple[Room, Member]] = {}
-        self._expecting: dict[str, Callable[[], None]] = {}
-        """Sessions into whose rooms this client is let when somebody opens them, each with a way to take that back."""
+        self._seats: dict[str, Member] = {}
+        """By session. The room may be closed, and another one opened: this client is in that one, too."""
         self._locked: Room | None = None
         """The room that was made for this client, and whose agent wants somebody to log in first."""
         self._tasks: dict[asyncio.Task[None], int] = {}
@@ -111,12 +111,9 @@ class Door:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for room, member in self._rooms.values():
-            room.leave(member)
-        self._rooms.clear()
-        for forget in self._expecting.values():
-            forget()
-        self._expecting.clear()
+        for session, member in self._seats.items():
+            self._host.leave(session, member)
+        self._seats.clear()
         self.outbox.close("the client left")
 
     # ------------------------------------------------------------------ requests
@@ -162,11 +159,13 @@ class Door:
             "onefold/steer": self._steer,
             "onefold/unqueue": self._unqueue,
             "onefold/compact": self._compact,
+            "onefold/restart": self._restart,
+            "onefold/close": self._close_room,
         }
         if method in known:
             return await known[method](params, id)
         self._need("agents")
-        room, _ = self._in(params)
+        room, _ = await self._in(params)
         await self._check(room.process.agent, method, params)
         await room.ready()
         return _passed_on(await room.forward(method, params), id)
@@ -199,13 +198,15 @@ class Door:
 
     async def _room_at_the_door(self) -> Room | None:
         """The room that this connection is for, if its address says so or there is only one."""
-        if self._session is not None:
-            return await self._here(self._session)
-        return self._host.default if self._agent is None else None
+        session = self._session or (self._host.default if self._agent is None else None)
+        return await self._here(session) if session is not None else None
+
+    def _made_here(self) -> Room | None:
+        return self._locked if self._locked is not None and self._locked.phase != "closed" else None
 
     async def _authenticate(self, params: dict[str, Json], id: str | int) -> Frame:
         self._need("agents")
-        room = await self._room_at_the_door() or self._locked
+        room = await self._room_at_the_door() or self._made_here()
         if room is None:
             return result(id, {})
         answer = await room.forward("authenticate", params)
@@ -218,18 +219,13 @@ class Door:
         to do."""
         if self._who.may("agents"):
             return await self._host.enter(any_id)
-        if (room := self._host.room(any_id)) is not None:
-            return room
-        session = await self._host.in_thread(lambda: self._host.store.resolve(any_id))
-        if await self._host.in_thread(lambda: self._host.frames.room(session)) is None:
-            raise Refused(f"session {session!r} has no agent")
-        return None
+        return await self._host.found(any_id)
 
     async def _new(self, params: dict[str, Json], id: str | int) -> Frame | None:
         self._need("read")
         room = await self._room_at_the_door()
         asked = params if room is not None else {}
-        if room is None and (room := self._locked) is None:
+        if room is None and (room := self._made_here()) is None:
             self._need("agents")
             room = self._locked = await self._make(params)
         if self._who.may("agents"):
@@ -301,28 +297,15 @@ class Door:
 
         return await host.in_thread(look)
 
-    def _expect(self, session: str, after: int, *, attached: bool = False, watch: bool = False) -> None:
+    def _expect(self, session: str, after: int, *, attached: bool = False) -> None:
         """Lets this client in when somebody starts the agent, with all that comes after this frame."""
-
-        def come(room: Room) -> None:
-            del self._expecting[session]
-            member = self._seat(room, attached=attached, watch=watch)
-            self._run(self._come(room, member, after), 0)
-
-        if (before := self._expecting.pop(session, None)) is not None:
-            before()
-        self._expecting[session] = self._host.expect(session, come)
-
-    async def _come(self, room: Room, member: Member, after: int) -> None:
-        try:
-            await room.join(member, lambda: None, after=after)
-        except OnefoldError as trouble:
-            log.warning("a client could not be let in: %s", trouble, extra={"session": room.session})
+        self._host.expect(session, self._seat(session, attached=attached), after)
 
     async def _attach(self, params: dict[str, Json], id: str | int) -> Frame | None:
         """The snapshot, as much history as asked for, and the frame from which everything follows: one moment."""
         self._need("read")
-        room = await self._here(_session(params))
+        watch = params.get("watch") is True
+        room = self._running(_session(params)) if watch else await self._here(_session(params))
         after = params.get("after")
         if after is not None and (isinstance(after, bool) or not isinstance(after, int) or after < 0):
             raise Refused("`after` is the number of a frame", INVALID_PARAMS)
@@ -342,18 +325,17 @@ class Door:
                 lambda: replayed(self._host.store, session, moment, whole=wanted == "all", newest=order == "newest")
             )
         )
-        watch = params.get("watch") is True
         said = {**shot, "sessionId": session, "history": told, "follow": begins}
         if (room := room or self._host.room(session)) is None:
-            self._expect(session, begins, attached=True, watch=watch)
+            self._expect(session, begins, attached=True)
             return result(id, said)
-        member = self._seat(room, attached=True, watch=watch)
+        member = self._seat(session, attached=True, watch=watch)
         said |= room.standing()
 
         def first() -> None:
             self._give(result(id, said))
 
-        await room.join(member, first, after=begins, new=after is None)
+        await self._sit(room, member, first, after=begins, new=after is None)
         return None
 
     async def _can_follow(self, session: str, after: int, room: Room | None) -> None:
@@ -373,10 +355,10 @@ class Door:
 
     async def _prompt(self, params: dict[str, Json], id: str | int, *, first: bool = False) -> Frame:
         self._need("agents")
-        room, member = self._in(params)
+        session, member = self._seat_in(params)
         if not isinstance(params.get("prompt"), list):
             raise Refused("a prompt is a list of blocks", INVALID_PARAMS)
-        asked = await room.prompt(member, params, first=first)
+        asked = await self._host.prompt(session, member, params, first=first)
         asked.accepted.add_done_callback(_heard)
         return result(id, await asked.ended)
 
@@ -385,28 +367,35 @@ class Door:
 
     async def _unqueue(self, params: dict[str, Json], id: str | int) -> Frame:
         self._need("agents")
-        room, member = self._in(params)
+        session, member = self._seat_in(params)
         number = params.get("input")
         if not isinstance(number, int):
             raise Refused("`input` is the number of a prompt that waits", INVALID_PARAMS)
-        return result(id, await room.unqueue(member, number))
+        return result(id, await self._host.unqueue(session, member, number))
 
     async def _compact(self, params: dict[str, Json], id: str | int) -> Frame:
         self._need("compact")
-        room, _ = self._in(params)
+        room, _ = await self._in(params)
         instructions = params.get("instructions")
         words = instructions if isinstance(instructions, str) else None
         return result(id, await room.compact("manual", words, self._name))
 
+    async def _restart(self, params: dict[str, Json], id: str | int) -> Frame:
+        """The agent's process ends, whatever it does, and another one takes its session up."""
+        self._need("agents")
+        room = await self._host.restart(_session(params), self._name)
+        return result(id, {"agent": room.process.agent.name, "phase": room.phase})
+
+    async def _close_room(self, params: dict[str, Json], id: str | int) -> Frame:
+        """The agent's process ends, and the room with it, until somebody writes to it again."""
+        self._need("agents")
+        return result(id, {"closed": await self._host.shut(_session(params), f"{self._name} closed it")})
+
     async def _close_session(self, params: dict[str, Json], id: str | int) -> Frame:
         """The client leaves; the room, which others share, stays."""
-        named = params.get("sessionId")
-        if isinstance(named, str) and (forget := self._expecting.pop(named, None)) is not None:
-            forget()
-            return result(id, {})
-        room, member = self._in(params)
-        del self._rooms[room.session]
-        room.leave(member)
+        session, member = self._seat_in(params)
+        del self._seats[session]
+        self._host.leave(session, member)
         return result(id, {})
 
     async def _not_here(self, params: dict[str, Json], id: str | int) -> Frame:
@@ -418,12 +407,14 @@ class Door:
         try:
             method = frame.method or ""
             self._need("agents")
-            room, member = self._in(frame.params)
             if method == "session/cancel":
-                await room.cancel(member)
+                session, member = self._seat_in(frame.params)
+                if (there := self._host.rooms.get(session)) is not None:  # else nothing runs that it could stop
+                    await there.cancel(member)
             elif method.startswith(_REQUESTS):
                 raise Refused(f"{method} is a request; send it with an id", INVALID_REQUEST)
             elif not method.startswith("$/"):
+                room, _ = await self._in(frame.params)
                 await self._check(room.process.agent, method, frame.params)
                 await room.notify(method, frame.params)
         except OnefoldError as refused:
@@ -432,17 +423,19 @@ class Door:
                 self._give(error(None, BUSY, f"{frame.method} was not passed on: {refused}"))
 
     async def _answer(self, frame: Frame) -> None:
-        for room, member in list(self._rooms.values()):
-            await room.answer(member, frame)
+        for session, member in list(self._seats.items()):
+            if (room := self._host.rooms.get(session)) is not None:
+                with contextlib.suppress(Closed):  # its questions were withdrawn
+                    await room.answer(member, frame)
 
     # ------------------------------------------------------------------ rooms
 
-    def _seat(self, room: Room, *, attached: bool = False, watch: bool = False) -> Member:
-        """This client's place in a room. Attached again, it leaves the old one."""
-        before = self._rooms.pop(room.session, None)
+    def _seat(self, session: str, *, attached: bool = False, watch: bool = False) -> Member:
+        """This client's place in a session's room. Attached again, it leaves the old one."""
+        before = self._seats.pop(session, None)
         if before is not None:
-            room.members.drop(before[1])
-        session = self._capabilities.get("session")
+            self._host.drop(session, before)
+        able = self._capabilities.get("session")
         member = Member(
             name=self._name,
             outbox=self.outbox,
@@ -450,10 +443,10 @@ class Door:
             kind="watch" if watch else "acp",
             may_act=not watch and self._who.may("agents"),  # who looks on is asked nothing, and counts for none
             may_compact=self._who.may("compact"),
-            knows_compaction=isinstance(session, dict) and session.get("compaction") is not None,
+            knows_compaction=isinstance(able, dict) and able.get("compaction") is not None,
             attached=attached,
         )
-        self._rooms[room.session] = room, member
+        self._seats[session] = member
         return member
 
     async def _join(
@@ -465,22 +458,48 @@ class Door:
         named: bool = True,
         after: int | None = None,
     ) -> None:
-        member = self._seat(room)
+        member = self._seat(room.session)
 
         def first() -> None:
             said = _told(room.process.opened, room.process.cwd, params)
             self._give(result(id, {"sessionId": room.session, **said} if named else said))
 
-        await room.join(member, first, after=after)
+        await self._sit(room, member, first, after=after)
 
-    def _in(self, params: dict[str, Json]) -> tuple[Room, Member]:
+    async def _sit(
+        self, room: Room, member: Member, first: Callable[[], None], *, after: int | None, new: bool = True
+    ) -> None:
+        try:
+            await room.join(member, first, after=after, new=new)
+        except BaseException:
+            if self._seats.get(room.session) is member:
+                del self._seats[room.session]
+            raise
+
+    def _seat_in(self, params: dict[str, Json]) -> tuple[str, Member]:
+        """The session that a frame is for, and this client's place in it."""
         named = params.get("sessionId")
-        found = self._rooms.get(named) if isinstance(named, str) else None
-        if found is None and named is None and len(self._rooms) == 1:
-            return next(iter(self._rooms.values()))
-        if found is None:
+        if named is None and len(self._seats) == 1:
+            return next(iter(self._seats.items()))
+        if not isinstance(named, str) or named not in self._seats:
             raise Refused(f"this connection has not joined session {named!r}; load or attach it first", INVALID_PARAMS)
-        return found
+        return named, self._seats[named]
+
+    async def _in(self, params: dict[str, Json]) -> tuple[Room, Member]:
+        """The room that a frame is for. One that was closed is taken up again, by who may do that."""
+        session, member = self._seat_in(params)
+        room = self._host.rooms.get(session)
+        if room is None:
+            self._need("agents")
+            room = await self._host.enter(session)
+        return room, member
+
+    def _running(self, any_id: str) -> Room:
+        """For who only looks on, and so starts nothing."""
+        room = self._host.room(any_id)
+        if room is None:
+            raise Refused(f"no agent runs for session {any_id!r} now; it is started when somebody writes to it")
+        return room
 
     def _need(self, scope: Scope) -> None:
         if not self._who.may(scope):

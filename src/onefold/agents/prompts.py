@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -146,7 +147,7 @@ class Prompts:
     async def next(self) -> None:
         """Gives the agent what it has to do next, if it is free: a compaction that was asked for, or a prompt."""
         room = self._room
-        if self.turn is not None or room.phase != "ready":
+        if self.turn is not None or room.phase != "ready" or not room.process.takes:
             return
         if await room.compactions.begin_wanted():
             return
@@ -261,6 +262,12 @@ class Prompts:
             else:
                 fulfil(future, how)
 
+    def let_go(self) -> None:
+        """The room ends: what waits stays where it is, and nobody waits here for its end."""
+        why = Refused("the room was closed before its turn came; the prompt waits, and runs when it is taken up again")
+        for number in list(self._waiting):
+            self._settle(number, why)
+
     async def cancel(self, by: str, member: Member | None = None) -> None:
         """Asks the agent to stop what it is at."""
         room = self._room
@@ -269,7 +276,8 @@ class Prompts:
         self.turn.cancelled = True
         room.later(OBEYS, self._obeyed, self.turn)
         room.tape.tell("onefold/cancelling", {"by": by})
-        room.process.send(notification("session/cancel", {"sessionId": room.process.session}))
+        with contextlib.suppress(Refused):  # it is about to end, and its turn with it; or it does not read, and will be
+            room.process.send(notification("session/cancel", {"sessionId": room.process.session}))
         await room.questions.withdraw("cancelled", member)
 
     async def _obeyed(self, turn: Turn) -> None:

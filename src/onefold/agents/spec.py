@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -93,6 +94,8 @@ class Agents:
     """How long raw frames are kept."""
     keys: frozenset[str] = frozenset()
     """The variables that have onefold's own keys, such as the summarizer's."""
+    idle: float = 30.0
+    """Minutes without a client and without work after which a room ends by itself; 0: never."""
 
     def environment(self, agent: Agent, given: Mapping[str, str]) -> dict[str, str]:
         """What an agent finds in its environment. Not what is onefold's own: with a token of the server an agent could
@@ -139,6 +142,9 @@ def agents(settings: Mapping[str, Any]) -> Agents:
     folders = ["/home/me/other"]        # where clients of a server may have it work, too
     mcp_servers = false                 # whether they may name MCP servers, which it then runs
 
+    [rooms]
+    idle = 30                           # minutes after which a room with nobody and nothing in it ends; 0: never
+
     [frames]
     days = 30                           # how long raw frames are kept
     redact = "my_module:without_keys"   # what is kept of a frame
@@ -153,7 +159,17 @@ def agents(settings: Mapping[str, Any]) -> Agents:
     if isinstance(days, bool) or not isinstance(days, int | float) or days <= 0:
         raise _wrong(f"frames.days = {days!r} is no number of days above 0")
     known = {name: _agent(name, table) for name, table in tables.items()}
-    return Agents(known, _redact(frames), float(days), frozenset(_key_variables(settings.get("summarizer"))))
+    keys = frozenset(_key_variables(settings.get("summarizer")))
+    return Agents(known, _redact(frames), float(days), keys, idle=_idle(settings.get("rooms", {})))
+
+
+def _idle(rooms: Any) -> float:
+    if not isinstance(rooms, dict) or set(rooms) - {"idle"}:
+        raise _wrong("rooms is a table with one option: [rooms] with idle = 30")
+    idle = rooms.get("idle", 30.0)
+    if isinstance(idle, bool) or not isinstance(idle, int | float) or not 0 <= idle < math.inf:
+        raise _wrong(f"rooms.idle = {idle!r} is no number of minutes; write 30, or 0 for rooms that never end")
+    return float(idle)
 
 
 def _key_variables(table: Any) -> Iterator[str]:

@@ -428,6 +428,13 @@ class Hub:
         if notices:
             self._let_go(self._all, self._all.give(notices))
 
+    def room_changed(self, session: str) -> None:
+        """An agent's room is not as it was, which no record says. Who follows all sessions is told to look."""
+        if self._all.clients:
+            place = self._all.last + 1
+            told = notice("room", self._all.id_of(place), {"session": session}, place)
+            self._let_go(self._all, self._all.give([told]))
+
     # ------------------------------------------------------------------ following
 
     async def follow(self, asked: Asked, wire: Wire) -> None:

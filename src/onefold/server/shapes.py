@@ -225,6 +225,15 @@ class StoppedJson(TypedDict):
     asked: bool
 
 
+class RestartedJson(TypedDict):
+    agent: str
+    phase: str
+
+
+class ClosedJson(TypedDict):
+    closed: bool
+
+
 class AnsweredJson(TypedDict):
     answered: bool
 

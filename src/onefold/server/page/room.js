@@ -1,8 +1,9 @@
 // An agent's room: how the agent is, who is there, what it asks, what waits for it, and a place to write to it.
 
 import { post } from "./api.js";
-import { complain, tell } from "./dialogs.js";
-import { button, el, replace, revealed } from "./dom.js";
+import * as actions from "./actions.js";
+import { complain, menu, tell } from "./dialogs.js";
+import { button, el, icon, replace, revealed } from "./dom.js";
 import { argument, parts } from "./said.js";
 import * as words from "./words.js";
 
@@ -54,6 +55,7 @@ export class Room {
   }
 
   show(known) {
+    this.known = known;
     const { agent, questions, queue, turn, clients } = known;
     if (turn?.id !== this.stopping) this.stopping = null;
     const running = Boolean(turn) && agent.phase === "ready";
@@ -65,6 +67,7 @@ export class Room {
       agent.trouble && agent.phase !== "ready" && el("span.cause", {}, agent.trouble),
       here.length ? el("span.here", { title: "Who is there" }, `here: ${here.join(", ")}`) : null,
       running && this.acts ? button(this.stopping ? "Stopping …" : "Stop", () => this.#stop(turn, known), { kind: "stop", disabled: Boolean(this.stopping) }) : null,
+      agent.phase !== "closed" && this.acts ? button(icon("more"), (event) => this.#more(event.currentTarget), { kind: "icon.acts-agent", "aria-label": "Restart or close", title: "Restart or close", "aria-haspopup": "menu" }) : null,
     ]);
   }
 
@@ -161,6 +164,13 @@ export class Room {
       this.show(known);
       tell(error.message, true);
     }
+  }
+
+  #more(anchor) {
+    menu(anchor, [
+      ["Restart the agent…", () => actions.restart(this.known)],
+      ["Close the room…", () => actions.close(this.known)],
+    ]);
   }
 
   async #act(buttons, act) {
