@@ -195,7 +195,7 @@ class Prompts:
         await self.changed()
         if room.process.handover:
             context = await room.in_thread(lambda: room.around.store.session(room.session).context())
-            told = handover(context, before=record.number)
+            told = handover(context, before=record.number, nonce=room.book.journal.new_id())
             params["prompt"] = [told, *blocks] if told is not None else blocks
             room.process.handover = False
         await self.send(params)
