@@ -106,8 +106,8 @@ def _squeezed(text: str) -> bytes:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """What of a long text may be a line of a log, or a part of one. Of too many marks the first ones: then there are too
-    many."""
+    """What of a long text may be a line of a log, or a part of one. Of too many marks the first ones: that is known
+    then."""
     yield text[:_END]
     begin = end = 0
     for at in islice(_places(text), MOST + 1):
