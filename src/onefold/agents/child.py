@@ -39,9 +39,11 @@ KIN_GRACE = 1.0
 UNKILLABLE = 5.0
 LONGEST_LINE = 64 << 20
 """Bytes of one line of stdout; an agent that writes a longer one is ended."""
+LARGE = 256 << 10
+"""Bytes of a line that is read in a thread, so that the event loop has others to do meanwhile."""
 LONGEST_SAID = 32 << 20
 """Bytes of one line of stderr; a longer one is cut into several."""
-MOST_WAITING = 32 << 20
+MOST_WAITING = 16 << 20
 """Bytes that wait for a child which does not read. One frame by itself always passes."""
 LAST_WORDS = 6
 LONGEST_WORDS = 300
@@ -327,7 +329,7 @@ class Child:
         if not line.strip():
             return
         try:
-            frames = parse(line)
+            frames = await asyncio.to_thread(parse, line) if len(line) > LARGE else parse(line)
         except ValueError:
             await self._on_noise(line.decode(errors="replace"))
             return
