@@ -1008,3 +1008,22 @@ def test_what_was_undone_does_not_make_a_context_too_large(store: Store) -> None
         session.undo()
         assert len(got(client, "/api/context", session="s")["messages"]) == 1
     assert (refused.status_code, refused.json()["error"]["kind"]) == (413, "TooLarge")
+
+
+@pytest.mark.parametrize("how", ["pinned", "noted"])
+def test_what_is_pinned_and_noted_counts_for_the_size_of_a_context(store: Store, how: str) -> None:
+    session = store.session("s")
+    session.append({"role": "user", "content": "x" * 5_000})
+    if how == "pinned":
+        session.pin(2)
+    else:
+        session.note("rule", "y" * 5_000)
+    converse(session, 40)
+    session.compact()
+    small = Settings(max_context=9_000)
+    with client_of(store, small) as client:
+        assert len(got(client, "/api/context", session="s")["messages"]) > 1
+    with client_of(store, Settings(max_context=4_000)) as client:
+        message = refused(client.get("/api/context", params={"session": "s"}), 413, "TooLarge")
+
+    assert "what is noted, pinned and kept from before record" in message

@@ -680,3 +680,21 @@ def test_run_again_with_the_session_goes_on_with_the_agent_that_the_config_names
     assert started[0]["session"] == started[1]["session"]
     spoken = [r.body["content"]["text"] for r in records if r.kind == MESSAGE and "content" in r.body]
     assert spoken == ["the password is swordfish", ", and on"]
+
+
+def test_a_command_to_compact_that_an_agent_does_not_have_is_answered_with_why(tmp_path: Path) -> None:
+    onefold.open(tmp_path / "agent.db").close()
+    config(tmp_path, plain=[sys.executable, str(AGENT), "--family", "plain"])
+    with Served(str(tmp_path / "agent.db"), tmp_path) as served:
+        server = Server(served, "")
+        with client(server, "agent=plain") as ann:
+            ann.ask("initialize", protocolVersion=1)
+            session = ann.ask("session/new", cwd="/", mcpServers=[])["sessionId"]
+            answer = server.post("prompt", session, text="/compact")
+
+            assert answer.json()["input"] is None
+            assert "knows no command by which 'plain' compacts" in answer.json()["cause"]
+            assert ann.said == ""
+            ended = ann.ask("session/prompt", sessionId=session, prompt=blocks("/compact"))
+            assert ended["stopReason"] == "end_turn"
+            assert "was not compacted: onefold knows no command" in ann.said

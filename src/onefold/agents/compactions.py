@@ -171,7 +171,8 @@ class Compactions:
         room.tape.tell("onefold/compaction_started", {"compaction": wanted.id, "source": "asked"})
         command = witnesses.command(self._seen) if self._seen is not None else None
         if command is None:
-            await self._failed(f"onefold knows no command by which {room.process.agent.name!r} compacts")
+            agent = room.process.agent.name
+            await self._failed(f"onefold knows no command by which {agent!r} compacts; it does so by itself, if at all")
             await room.prompts.end("failed", "the agent cannot be asked to compact", error(None, BUSY, "cannot"))
             room.soon(room.prompts.next)
             return True

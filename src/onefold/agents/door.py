@@ -36,7 +36,7 @@ log = logging.getLogger("onefold.agents")
 
 MOST_UNDER_WAY = 64
 """Requests and notifications of one client that are not answered or passed on yet."""
-MOST_BYTES_UNDER_WAY = 32 << 20
+MOST_BYTES_UNDER_WAY = 16 << 20
 """As much as their frames may be together. One by itself always passes: how large it may be is for who carries it."""
 LARGE = 128 << 10
 """From so many characters on a frame is parsed in a thread."""

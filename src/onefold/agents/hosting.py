@@ -23,7 +23,8 @@ from onefold.agents.prompts import Prompted
 from onefold.agents.refused import Closed, Refused
 from onefold.agents.room import Room
 from onefold.agents.spec import Agent, Agents, AgentUnusable
-from onefold.errors import OnefoldError, SessionNotFound, StoreError
+from onefold.errors import OnefoldError, SessionNotFound, StoreError, StoreUnavailable
+from onefold.journal.permissions import access_beside, make_file, make_folder_for, widen
 from onefold.journal.refusals import check_name
 from onefold.journal.seam import Transaction
 from onefold.model import Clock, Json, system_clock
@@ -452,9 +453,19 @@ class Host:
         """A file's lock, which ends with this process however it ends."""
         if fcntl is None:
             return
-        self._locks.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._locks / hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        access = access_beside(self._locks.with_suffix(""))
+        try:
+            make_folder_for(self._locks, access)
+            make_file(path, access)
+            handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            widen(handle, access, access.file)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{path} cannot be locked ({error.strerror}), so the agent of session {session!r} was not started: "
+                f"another process might run it. Whoever owns {self._locks} can let you in: "
+                f"`chmod -R g+rwX {shlex.quote(str(self._locks))}`"
+            ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

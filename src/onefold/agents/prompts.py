@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from onefold.agents.handover import handover
-from onefold.agents.members import Member
+from onefold.agents.members import Member, Told
 from onefold.agents.refused import BUSY, FORBIDDEN, Refused
 from onefold.agents.wire import Frame, error, notification
 from onefold.agents.witnesses import asks_to_compact, may_compact
@@ -82,7 +82,8 @@ class Prompts:
             instructions = asks_to_compact(params.get("prompt"))
             if instructions is not None:
                 asked.accepted.set_result(None)
-                await self._room.compactions.asked("manual", instructions or None, member.name, asked.ended)
+                ended = self._told(member, asked.ended)
+                await self._room.compactions.asked("manual", instructions or None, member.name, ended)
                 return
             number = await self._queue(member, params, asked.ended)
             asked.accepted.set_result(number)
@@ -94,6 +95,27 @@ class Prompts:
             refuse(asked.ended, refused)
             if not asked.accepted.done():
                 asked.accepted.set_exception(refused)
+
+    def _told(self, member: Member, ended: asyncio.Future[Json]) -> asyncio.Future[Json]:
+        """The end of a compaction that a client asked for by a prompt. One that knows nothing of onefold sees the end
+        of a turn and no more: if nothing came of it, it is told as an agent would tell it."""
+        known: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+
+        def over(_: asyncio.Future[Json]) -> None:
+            trouble = known.exception()
+            if isinstance(trouble, OnefoldError):
+                refuse(ended, trouble)
+                return
+            cause = why_not(known.result())
+            if cause is not None and not member.attached:
+                words = {"type": "text", "text": f"The context was not compacted: {cause}."}
+                update = {"sessionUpdate": "agent_message_chunk", "content": words}
+                session = self._room.session
+                Told(notification("session/update", {"sessionId": session, "update": update}), session, None).to(member)
+            fulfil(ended, known.result())
+
+        known.add_done_callback(over)
+        return known
 
     async def _queue(self, member: Member, params: dict[str, Json], ended: asyncio.Future[Json]) -> int | None:
         room = self._room
@@ -205,7 +227,7 @@ class Prompts:
         await self.changed()
         if room.process.handover:
             context = await room.in_thread(lambda: room.around.store.session(room.session).context())
-            told = handover(context, before=record.number)
+            told = handover(context, before=record.number, nonce=room.book.journal.new_id())
             params["prompt"] = [told, *blocks] if told is not None else blocks
             room.process.handover = False
         await self.send(params)
@@ -338,6 +360,12 @@ def _own_meta(params: dict[str, Json]) -> dict[str, Json]:
     meta = params.get("_meta")
     own = meta.get("onefold") if isinstance(meta, dict) else None
     return own if isinstance(own, dict) else {}
+
+
+def why_not(ended: Json) -> str | None:
+    """Why nothing came of a compaction, by what its end says."""
+    cause = _own_meta(ended).get("cause") if isinstance(ended, dict) else None
+    return cause if isinstance(cause, str) else None
 
 
 def fulfil(future: asyncio.Future[T], value: T) -> None:

@@ -231,7 +231,7 @@ class Room:
         while True:
             await self._do(await self._inbox.get())
             for _ in range(AT_ONCE):
-                if self._inbox.empty():
+                if self._inbox.empty() or self.tape.heavy:
                     break
                 await self._do(self._inbox.get_nowait())
             while self._soon:

@@ -16,6 +16,7 @@ from onefold.agents.door import Door
 from onefold.agents.hosting import Host
 from onefold.agents.members import Member
 from onefold.agents.outbox import Outbox
+from onefold.agents.prompts import why_not
 from onefold.agents.room import Room
 from onefold.agents.wire import Frame
 from onefold.errors import OnefoldError
@@ -39,6 +40,8 @@ from onefold.server.tokens import Who
 
 RESUME = 1012
 """The code of a WebSocket that ends because its client is to come again."""
+SOON = 1.0
+"""Seconds that an answer waits for what may be known by then."""
 
 router = APIRouter(responses=DECLARED)
 
@@ -93,13 +96,21 @@ def _shown(room: Room) -> RoomJson:
 
 @router.post("/api/prompt", response_model=PromptedJson, operation_id="prompt")
 async def prompt(host: TheHost, who: Asking, session: SessionParam, body: PromptBody) -> Response:
-    """Gives an agent something to do. It is on disk when this answers; the agent takes one prompt after another."""
+    """Gives an agent something to do. It is on disk when this answers; the agent takes one prompt after another.
+    `/compact` is no prompt: `cause` says why nothing comes of it, if that is known within a second."""
     params: dict[str, Any] = {"prompt": [{"type": "text", "text": body.text}]}
     if body.key is not None:
         params["_meta"] = {"onefold": {"key": body.key}}
     asked = await host.prompt(session, _guest(host, who), params, first=body.steer)
     asked.ended.add_done_callback(_heard)
-    return json({"input": await asked.accepted})
+    number = await asked.accepted
+    return json({"input": number, "cause": await _why_not(asked.ended) if number is None else None})
+
+
+async def _why_not(ended: asyncio.Future[Any]) -> str | None:
+    """Of what is no prompt that waits, such as `/compact`: why nothing comes of it, if that is known soon."""
+    await asyncio.wait({ended}, timeout=SOON)
+    return why_not(ended.result()) if ended.done() else None
 
 
 def _heard(ended: asyncio.Future[Any]) -> None:

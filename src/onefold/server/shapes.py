@@ -215,6 +215,7 @@ class RoomsJson(TypedDict):
 
 class PromptedJson(TypedDict):
     input: int | None
+    cause: str | None
 
 
 class UnqueuedJson(TypedDict):

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal, cast, get_args
 
 from onefold.errors import OnefoldError
@@ -157,7 +158,7 @@ class Tokens:
         wanted = checked_scopes(scopes)
         with self._writing() as tokens:
             if any(t.name == name for t in tokens):
-                raise TokensError(f"there is a token {name!r} already; `onefold token revoke {name}` removes it")
+                raise TokensError(f"there is a token {name!r} already; `onefold token revoke {quote(name)}` removes it")
             secret, token = self._made(name, wanted, expires)
             tokens.append(token)
         return secret, token
@@ -316,14 +317,18 @@ def _refuse_what_others_reach(path: Path, found: os.stat_result) -> None:
     if os.name != "posix":
         return
     if found.st_mode & _OTHERS:
-        raise TokensError(f"{path} can be reached by other users of this machine; `chmod 600 {path}` makes it yours")
+        raise TokensError(
+            f"{path} can be reached by other users of this machine; `chmod 600 {quote(str(path))}` makes it yours"
+        )
     if found.st_uid not in (os.geteuid(), 0):
         raise TokensError(
             f"{path} belongs to another user, who could write tokens into it; `chown` it, or choose another"
         )
     folder = path.parent.stat()
     if folder.st_mode & _OTHERS_WRITE and not folder.st_mode & stat.S_ISVTX:
-        raise TokensError(f"other users can replace files in {path.parent}; `chmod 700 {path.parent}` makes it yours")
+        raise TokensError(
+            f"other users can replace files in {path.parent}; `chmod 700 {quote(str(path.parent))}` makes it yours"
+        )
 
 
 def _parse(path: Path, text: str) -> Iterator[Token]:

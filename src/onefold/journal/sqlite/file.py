@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 import apsw
@@ -95,7 +96,7 @@ class StoreFile:
             raise StoreUnavailable(
                 f"store {self._address}: {self._path} has {there.st_nlink} names (hard links), and under each of them "
                 "it would get another log. Nothing was read or written. Remove the others: "
-                f"find where they are with `find FOLDER -samefile {self._path}`. For a copy use `onefold backup`"
+                f"find where they are with `find FOLDER -samefile {quote(self._path)}`. For a copy use `onefold backup`"
             )
 
     def _give_up(self, why: str) -> None:
