@@ -40,7 +40,7 @@ class Person:
     """Somebody with some scopes."""
 
     name: str = "ann"
-    scopes: tuple[str, ...] = ("read", "write", "compact")
+    scopes: tuple[str, ...] = ("read", "agents", "compact")
 
     def may(self, scope: str) -> bool:
         return scope in self.scopes
@@ -165,7 +165,8 @@ async def place(tmp: Path, *options: str, name: str = "scripted", **more: Any) -
     """A store and a host whose agent is the scripted one with these options; all of it ends with the block."""
     command = (sys.executable, str(AGENT), *options)
     store = onefold.open(tmp / "agent.db")
-    host = Host(store, tmp / "agent.db.frames", Agents({name: Agent(name, command)}), **more)
+    agent = Agent(name, command, folders=("/",), mcp_servers=True)
+    host = Host(store, tmp / "agent.db.frames", Agents({name: agent}), **more)
     host.start()
     there = Place(store, host)
     try:
@@ -181,9 +182,11 @@ async def place(tmp: Path, *options: str, name: str = "scripted", **more: Any) -
 
 
 def config(folder: Path, **agents: list[str]) -> None:
-    """A config file that names these agents."""
+    """A config file that names these agents, each of which may work anywhere."""
     (folder / "onefold").mkdir(exist_ok=True)
-    tables = [f"[agents.{name}]\ncommand = {json.dumps(command)}\n" for name, command in agents.items()]
+    tables = [
+        f"[agents.{name}]\ncommand = {json.dumps(command)}\nfolders = ['/']\n" for name, command in agents.items()
+    ]
     (folder / "onefold" / "config.toml").write_text("\n".join(tables))
 
 

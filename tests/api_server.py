@@ -27,7 +27,7 @@ def served(
     """The server's address, and the headers of somebody who may do everything."""
     settings = settings or Settings(rate=0)
     tokens = Tokens(folder / "tokens.json")
-    secret, _ = tokens.new("tester", ["admin", "read", "write", "compact"])
+    secret, _ = tokens.new("tester", ["admin", "read", "write", "agents", "compact"])
     with socket.create_server(("127.0.0.1", 0)) as listening:
         app = create_app(store, settings, tokens, host=host)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=5))

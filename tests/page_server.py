@@ -33,10 +33,11 @@ def serve(address: str, tokens: str, port: int = 0) -> None:
     """Serves a store until the test kills it."""
     signal.alarm(LONGEST)
     store = onefold.open(address, policy=POLICY, summarizer=shortly)
-    agent = Agent("scripted", (sys.executable, str(AGENT), "--state", f"{address}.state"))
-    broken = Agent("broken", ("no-such-program-anywhere",))
-    locked = Agent("locked", (sys.executable, str(AGENT), "--locked"))
-    host = Host(store, f"{address}.frames", Agents({a.name: a for a in (agent, broken, locked)}))
+    agent = Agent("scripted", (sys.executable, str(AGENT), "--state", f"{address}.state"), folders=("/",))
+    broken = Agent("broken", ("no-such-program-anywhere",), folders=("/",))
+    locked = Agent("locked", (sys.executable, str(AGENT), "--locked"), folders=("/",))
+    late = Agent("late", (*locked.command, "--waits", f"{address}.late"), folders=("/",))
+    host = Host(store, f"{address}.frames", Agents({a.name: a for a in (agent, broken, locked, late)}))
     settings = Settings(port=port, summarizer=shortly, flush=0.02, rate=0, drain=0.5)
     known = Tokens(Path(tokens), environ={})
 

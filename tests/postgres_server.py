@@ -232,11 +232,14 @@ def give_back(address: str) -> None:
     try:
         with _administration().transaction() as _:
             _administration().execute("set local lock_timeout = '2s'")
-            tables = [sql.SQL("delete from {};").format(sql.Identifier(schema, name)) for name in _TABLES]
+            names = [sql.Identifier(schema, name) for name in _TABLES]
+            # First the locks: what a killed writer's server process still commits must not come after the deletion.
+            locks = sql.SQL("lock table {} in access exclusive mode;").format(sql.SQL(", ").join(names))
+            tables = [sql.SQL("delete from {};").format(name) for name in names]
             fresh = sql.SQL("update {} set value = {} where name = 'incarnation'").format(
                 sql.Identifier(schema, "meta"), sql.Literal(os.urandom(8).hex())
             )
-            _administration().execute(sql.Composed([*tables, fresh]))
+            _administration().execute(sql.Composed([locks, *tables, fresh]))
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.LockNotAvailable):
         drop(address)
     else:

@@ -196,6 +196,8 @@ class Agent:
             os._exit(3)
         if method == self.options.hangs:
             threading.Event().wait()
+        while method == "session/new" and self.options.waits and not Path(self.options.waits).exists():
+            threading.Event().wait(0.01)
         if self.options.locked and method in ("session/new", "session/load", "session/resume"):
             raise Refused(-32000, "log in first")
         if method in ("session/load", "session/resume") and "taking" in self.options.without:
@@ -357,6 +359,23 @@ def ask(turn: Turn, value: str) -> None:
         raise Cancelled
     outcome = answer["result"]["outcome"] if "result" in answer else {"outcome": answer["error"]["message"]}
     say(turn, f"the answer was {outcome.get('optionId') or outcome['outcome']}")
+
+
+def permit(turn: Turn, value: str) -> None:
+    """Tells of a call with its command, and asks for permission by the call's id alone; with `=` before it, by all."""
+    id = turn.agent.next_id("call")
+    call = {"title": "run it", "kind": "execute", "status": "pending", "rawInput": {"command": value.removeprefix("=")}}
+    turn.update("tool_call", toolCallId=id, **call)
+    options = [
+        {"optionId": "yes", "name": "Allow once", "kind": "allow_once"},
+        {"optionId": "no", "name": "Deny", "kind": "reject_once"},
+    ]
+    about = {"toolCallId": id, **(call if value.startswith("=") else {})}
+    params = {"sessionId": turn.session["id"], "toolCall": about, "options": options}
+    answer = turn.agent.ask("session/request_permission", params)
+    if turn.cancelled.is_set():
+        raise Cancelled
+    say(turn, f"the answer was {answer['result']['outcome'].get('optionId')}")
 
 
 def request(turn: Turn, method: str, **params: Any) -> None:
@@ -601,6 +620,7 @@ DIRECTIVES: dict[str, Callable[[Turn, str], None]] = {
     "big": big,
     "tool": tool,
     "ask": ask,
+    "permit": permit,
     "fs": fs,
     "terminal": terminal,
     "unknown": unknown,
@@ -630,6 +650,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--log", help="a file for every frame it receives, one JSON a line")
     parser.add_argument("--without", default="", help="what it cannot: load, resume; taking: when it comes to it")
     parser.add_argument("--locked", action="store_true", help="wants somebody to log in, in every process anew")
+    parser.add_argument("--waits", help="a file that has to exist before it answers session/new")
     parser.add_argument("--dies", default="", help="in which request: initialize, session/load, …")
     parser.add_argument("--hangs", default="", help="the same, without an answer")
     parser.add_argument("--ids", default=os.urandom(4).hex(), help="what its ids begin with")

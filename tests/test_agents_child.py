@@ -11,13 +11,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onefold.agents import child as module
-from onefold.agents.child import CHUNK, CannotStart, Child, ChildDeaf, ChildGone, Ended
+from onefold.agents.child import CannotStart, Child, ChildDeaf, ChildGone, Ended
+from onefold.agents.pipes import CHUNK
 from onefold.agents.wire import Frame, notification, request, result
 from onefold.model import Json
 from tests.helpers import PATIENCE, ROOT
@@ -202,6 +204,52 @@ def test_only_a_newline_ends_a_line_and_odd_bytes_stop_nothing() -> None:
         assert heard.lines == ["café \ufffd", "", "last"]
 
     run(scenario())
+
+
+def test_a_line_of_stderr_is_heard_before_every_frame_that_was_written_after_it() -> None:
+    """Both pipes within a moment, as when an agent says in its log that it has compacted, and goes on at once."""
+    rounds = 300
+    code = f"""
+import os, sys
+for n in range({rounds}):
+    sys.stdin.readline()
+    os.write(1, b'{{"method":"before","params":{{"n":%d}}}}\\n' % n)
+    os.write(2, b"done %d\\n" % n)
+    os.write(1, b'{{"method":"after","params":{{"n":%d}}}}\\n' % n)
+"""
+
+    class Ordered(Heard):
+        def __init__(self) -> None:
+            super().__init__()
+            self.told: list[str] = []
+
+        async def frame(self, frame: Frame) -> None:
+            self.told.append(f"{frame.method} {frame.params['n']}")
+            await super().frame(frame)
+
+        async def line(self, text: str) -> None:
+            self.told.append(text)
+            await super().line(text)
+
+    async def scenario() -> None:
+        heard = Ordered()
+        child = await heard.start(python(code))
+        for n in range(rounds):
+            child.send(notification("on", {}))
+            await heard.until(partial(_has, heard.told, f"after {n}", f"done {n}"))
+        await child.end()
+
+        order = heard.told
+        late = [n for n in range(rounds) if order.index(f"done {n}") > order.index(f"after {n}")]
+        early = [n for n in range(rounds) if order.index(f"done {n}") < order.index(f"before {n}")]
+        print(f"of {rounds}: {len(late)} heard too late, {len(early)} heard before what came right before it")
+        assert late == []
+
+    run(scenario())
+
+
+def _has(order: list[str], *wanted: str) -> bool:
+    return {*wanted} <= {*order[-3:]}
 
 
 def test_half_a_frame_at_the_end_is_noise() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given, settings
 
-from onefold.agents.wire import Frame, Line, result
+from onefold.agents.wire import Frame, Line, request, result
 from onefold.agents.witnesses import (
     COMPACTION_CAPABILITY,
     Event,
@@ -22,7 +25,9 @@ from onefold.agents.witnesses import (
     see,
     watch,
 )
+from onefold.agents.witnesses.hermes import Hermes
 from onefold.agents.witnesses.observing import LONGEST_SUMMARY, Glued
+from onefold.agents.witnesses.quotes import MOST
 from onefold.model import Json
 from tests.agent_frames import (
     SESSION,
@@ -411,14 +416,83 @@ def test_log_lines_that_a_tool_has_read_count_for_nothing_f72() -> None:
     assert told == []
 
 
-def test_a_flood_of_forged_lines_makes_hermes_log_unheard_for_a_turn_f72() -> None:
-    forged = "\n".join([text(hermes_started()), text(hermes_done())] * 200)
+def test_a_real_one_counts_however_many_lines_of_a_log_were_pasted() -> None:
+    """As a person pastes them who asks about a log of this very session."""
+    pasted = "\n".join(
+        text(line) for n in range(100, 3_100) for line in (hermes_started(count=n), hermes_done(count=n))
+    )
+    forged = [hermes_started(count=1_000), hermes_done(count=1_000)]
 
-    told = seen("hermes", prompt(1, forged), hermes_started(count=7), hermes_done(count=7), answer(1))
-    again = seen("hermes", prompt(1, forged), answer(1), prompt(2, "go on"), hermes_started(), hermes_done())
+    told = seen("hermes", prompt(1, f"what is this?\n{pasted}"), *forged, hermes_started(), hermes_done(), answer(1))
+
+    assert [(o.what, o.before) for o in told] == [("started", 63359), ("done", 63359)]
+
+
+def test_more_lines_than_can_be_remembered_make_hermes_log_unheard_for_a_turn_f72() -> None:
+    many = "\n".join(text(hermes_started(count=n)) for n in range(100, 101 + MOST))
+
+    told = seen("hermes", prompt(1, many), hermes_started(), hermes_done(), answer(1))
+    again = seen("hermes", prompt(1, many), answer(1), prompt(2, "go on"), hermes_started(), hermes_done())
 
     assert told == []
     assert whats(again) == [("started", "hermes.stderr"), ("done", "hermes.stderr")]
+
+
+def test_a_flood_of_one_line_costs_little_and_stays_bounded() -> None:
+    """Sixteen megabytes of marks, which no line is made of."""
+    flood = (text(hermes_started())[:60] + "agent.conversation_compression: ") * 180_000
+
+    watching, _ = shown(watch("hermes"), [prompt(1, flood)])
+
+    assert isinstance(watching.own, Hermes)
+    assert watching.own.quotes.too_many
+    assert sum(map(len, watching.own.quotes.sets)) <= MOST + 1
+
+
+@given(st.data())
+@settings(max_examples=200)
+def test_no_line_is_put_together_from_pieces_that_went_over_the_wire(data: st.DataObject) -> None:
+    """A prompt in blocks, or an answer in chunks, with frames of other kinds between them; an agent joins them as it
+    likes, and its log has them in one line."""
+    real = f"{text(hermes_started())}\n{text(hermes_done())}"
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(real)), max_size=6)))
+    ends = [0, *cuts, len(real)]
+    pieces = [real[a:b] for a, b in itertools.pairwise(ends)]
+    way = data.draw(st.sampled_from(["blocks", "chunks", "another session"]))
+    said: list[Event]
+    if way == "blocks":
+        blocks = [{"type": "text", "text": piece} for piece in pieces]
+        said = [Sent(request(1, "session/prompt", {"sessionId": SESSION, "prompt": blocks}))]
+    else:
+        said = [prompt(1, "go on")]
+        for piece in pieces:
+            chunk = {"content": {"type": "text", "text": piece}}
+            said.append(update("agent_message_chunk", session=SESSION if way == "chunks" else "a subagent's", **chunk))
+            said += data.draw(st.sampled_from([[], [usage(7)], [tool_call()]]))
+
+    assert seen("hermes", *said, hermes_started(), hermes_done(), answer(1)) == []
+
+
+def test_a_line_that_stands_in_what_looks_like_another_is_known_too() -> None:
+    inner = text(hermes_started())
+    outer = f"2031-01-02 03:04:04 [INFO] agent.conversation_compression: context compression started: session=x{inner}"
+
+    assert seen("hermes", prompt(1, f"hi\n{outer}"), hermes_started(), hermes_done()) == []
+
+
+def test_a_real_line_is_not_taken_for_one_that_differs_in_its_time_its_numbers_or_its_session() -> None:
+    real = text(hermes_started())
+    others = [
+        real.replace("03:04:05", "03:04:04"),
+        text(hermes_started(count=8)),
+        text(hermes_started(tokens="63,358")),
+        text(hermes_started(OTHER)),
+        text(hermes_done()),
+    ]
+
+    told = seen("hermes", prompt(1, "\n".join(others)), hermes_started())
+
+    assert whats(told) == [("started", "hermes.stderr")]
 
 
 def test_a_real_one_counts_in_the_turn_of_a_forged_one_f72() -> None:

@@ -26,7 +26,7 @@ from onefold.model import Claim, Json, Record
 COMMANDS = (
     "demo", "init", "sessions", "show", "search", "context", "compact", "cancel", "pin", "note", "undo", "fork",
     "erase", "delete", "verify", "doctor", "backup", "export", "import", "copy", "mcp", "worker", "serve",
-    "run", "attach", "token",
+    "run", "attach", "room", "token",
 )  # fmt: skip
 READING = (["sessions"], ["show", "talk"], ["context", "talk"], ["verify"], ["export", "talk"])
 ODD = "lone \ud800, red \x1b[31m, back \u202e, bell \x07, [bold]no[/bold] :smile:\nsecond line"
@@ -109,7 +109,7 @@ def test_the_help_of_a_command_says_what_it_prints_and_gives_an_example(tmp_path
     done = run(tmp_path, command, "--help")
 
     assert done.returncode == 0
-    assert "--store" in done.stdout or command in ("copy", "doctor", "token"), "given paths, or knows no store"
+    assert "--store" in done.stdout or command in ("copy", "doctor", "room", "token"), "given paths, or knows no store"
     assert "rints " in done.stdout or command in ("doctor", "token")
     assert "Example" in done.stdout
     assert f"\n    onefold {command}" in done.stdout

@@ -30,7 +30,13 @@ from tests.pages import FENCE, TRIED, Block, blocks_of, name_of, prose_of, run_p
 ROOT = Path(__file__).parent.parent
 OUTSIDE = {ROOT / page for framework in FRAMEWORKS.values() for page in framework.pages}
 """Pages whose examples run in the environments of their frameworks: see frameworks/."""
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 NAMES = ROOT / "docs/reference/names.md"
 RECORDS = ROOT / "docs/reference/records.md"
 GUARANTEES = ROOT / "docs/guarantees.md"
@@ -144,6 +150,13 @@ def test_every_test_named_by_a_promise_exists() -> None:
     assert rows
     assert sorted(named - _tests()) == []
     assert sorted(loose) == [], "a test is named with its file: `tests/test_x.py::test_y`"
+
+
+def test_every_file_of_tests_that_the_page_on_security_names_exists() -> None:
+    named = set(re.findall(r"`(tests/\w+\.py)`", (ROOT / "docs/security.md").read_text(encoding="utf-8")))
+
+    assert len(named) > 10
+    assert sorted(name for name in named if not (ROOT / name).is_file()) == []
 
 
 def test_every_promise_names_a_test() -> None:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect, sync_playwright
 
@@ -795,3 +798,116 @@ def test_a_lost_server_is_said_to_be_lost(shown: Shown, served: Served) -> None:
     again.evaluate_all("found => found.forEach((one) => one.click())")  # unless the page has gone on by itself
     expect(shown.page.locator('.session[data-session="unseen"]')).to_be_visible()
     shown.errors.clear()  # the browser notes what did not come
+
+
+# ---------------------------------------------------------------------- who else has the browser's cookie
+
+
+class Neighbour(ThreadingHTTPServer):
+    """Another server on this machine, which keeps the cookies that browsers send it."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Keeps)
+        self.cookies: list[str] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class _Keeps(BaseHTTPRequestHandler):
+    server: Neighbour
+
+    def do_GET(self) -> None:
+        if (cookie := self.headers.get("Cookie")) is not None:
+            self.server.cookies.append(cookie)
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>a neighbour</title>")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def neighbour() -> Iterator[Neighbour]:
+    with Neighbour() as made:
+        thread = threading.Thread(target=made.serve_forever, daemon=True)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join(10)
+
+
+def test_what_another_port_gets_of_the_browser_opens_nothing(
+    browser: Browser, served: Served, neighbour: Neighbour
+) -> None:
+    """M9: browsers send cookies to every port of a host. The thief sends it on, with what headers it likes."""
+    context = browser.new_context(viewport=DESK)
+    page = context.new_page()
+    page.goto(f"{served.url}/?token={served.token}")
+    expect(page.locator("#live")).to_have_text("live")
+    assert "page=" not in page.url
+    assert served.token not in page.evaluate("document.cookie + JSON.stringify(localStorage)")
+
+    other = context.new_page()
+    other.goto(neighbour.url)
+    port = served.url.rpartition(":")[2]
+    stolen = next(c for c in neighbour.cookies if f"onefold-{port}=" in c)
+    value = stolen.partition(f"onefold-{port}=")[2].partition(";")[0]
+
+    assert served.token not in stolen
+    assert other.evaluate("localStorage.length") == 0, "the other half is kept where no other port can read it"
+    like_the_page = {"Origin": served.url, "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+    for headers in (
+        {"Authorization": f"Bearer {value}"}, {"Cookie": stolen}, {"Cookie": stolen, **like_the_page},
+        {"Cookie": stolen, **like_the_page, "X-Onefold-Page": value}, {"X-Onefold-Page": value, **like_the_page},
+    ):  # fmt: skip
+        for path in ("/api/sessions", "/api/rooms", "/api/events", "/metrics", "/debug/sessions", "/api/export"):
+            assert httpx.get(f"{served.url}{path}", headers=headers, timeout=10).status_code == 401
+        assert httpx.post(f"{served.url}/api/logout", headers=headers, timeout=10).status_code in (401, 403)
+        assert httpx.post(f"{served.url}/api/append?session=x", json={}, headers=headers).status_code in (401, 403)
+    tried = other.evaluate(
+        """async (url) => {
+          const options = { credentials: "include" };
+          const asked = await fetch(`${url}/api/sessions`, options).then((answer) => answer.status, () => "refused");
+          const socket = new WebSocket(url.replace("http", "ws") + "/api/live", ["onefold", "onefold.page.none"]);
+          const opened = await new Promise((done) => {
+            socket.onopen = () => done("open");
+            socket.onerror = () => done("refused");
+          });
+          return [asked, opened];
+        }""",
+        served.url,
+    )
+    assert tried == ["refused", "refused"]
+
+    page.reload()
+    expect(page.locator("#live")).to_have_text("live")
+    context.close()
+
+
+def test_a_browser_that_was_let_in_needs_no_link_in_another_tab_and_logs_out_in_all(
+    browser: Browser, served: Served
+) -> None:
+    context = browser.new_context(viewport=DESK)
+    first, second = context.new_page(), context.new_page()
+    first.goto(f"{served.url}/?token={served.token}")
+    expect(first.locator("#live")).to_have_text("live")
+    second.goto(f"{served.url}/#/health")
+    expect(second.locator("h1")).to_have_text("Health")
+    second.goto(f"{served.url}/")
+    expect(second.locator("#live")).to_have_text("live")
+
+    first.keyboard.press("?")
+    first.get_by_role("button", name="Log out…").click()
+    expect(first.get_by_role("dialog")).to_contain_text("until a link with a token is opened again")
+    first.get_by_role("dialog").get_by_role("button", name="Log out", exact=True).click()
+
+    expect(second.locator("#live")).to_have_text("token no longer valid", timeout=20_000)
+    expect(first.locator("body")).to_contain_text("a token is needed")
+    assert first.evaluate("localStorage.length") == 0
+    assert context.cookies() == []
+    first.goto(f"{served.url}/?token={served.token}")
+    expect(first.locator("#live")).to_have_text("live")
+    context.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -16,7 +17,9 @@ import pytest
 
 import onefold
 from onefold import StoreError
-from onefold.agents.frames import Frames
+from onefold.agents.frames import Frames, RoomRow
+from onefold.agents.hosting import Host
+from onefold.agents.spec import AgentUnusable
 from onefold.journal import permissions
 from onefold.journal.beside import frames_path
 from onefold.recall import Recall
@@ -97,11 +100,23 @@ def everything(folder: Path, address: str, *, group: bool = False) -> onefold.St
     session.append([{"role": "user", "content": "the password is hunter2"}])
     assert Recall(store).search("hunter2")
     frames = Frames(str(frames_path(store.address)))
+    frames.put_room(RoomRow("one", "gone", [], str(folder), None, 0.0, None))
     frames.close()
+    asyncio.run(_look_for_its_agent(store))
     store.backup(folder / "copy")
     session.rewind(1)
     session.append([{"role": "user", "content": "another one"}])
     return store
+
+
+async def _look_for_its_agent(store: onefold.Store) -> None:
+    """It cannot be started, and so it is looked whether another process has it: that takes its lock."""
+    host = Host(store, frames_path(store.address))
+    try:
+        with pytest.raises(AgentUnusable):
+            await host.enter("one")
+    finally:
+        await host.close()
 
 
 def reached_by_another_user(folder: Path) -> list[str]:
@@ -217,6 +232,33 @@ def test_init_makes_a_store_for_a_group_and_says_what_its_folder_lacks(folder: P
 
     assert wide(folder, file=0o660, inside=0o2770) == {}
     assert ("chmod 2770" in said) == (address == "agent.db")
+
+
+def test_the_locks_of_rooms_are_opened_to_a_group_that_was_let_in_later(folder: Path, umask: int) -> None:
+    path = folder / "agent.db"
+    everything(folder, str(path)).close()
+    locks = folder / "agent.db.frames.locks"
+    (lock,) = locks.iterdir()
+    assert (mode(locks), mode(lock)) == (0o700, 0o600)
+    for one in (path, folder / "agent.db.frames"):
+        one.chmod(0o660)
+
+    with onefold.open(path) as store:
+        asyncio.run(_look_for_its_agent(store))
+
+    assert (mode(locks), mode(lock)) == (0o2770, 0o660)
+
+
+def test_a_lock_that_is_not_to_be_had_starts_nothing_and_says_what_to_do(folder: Path) -> None:
+    path = folder / "agent.db"
+    with everything(folder, str(path)) as store:
+        (lock,) = (folder / "agent.db.frames.locks").iterdir()
+        lock.unlink()
+        lock.symlink_to(folder / "elsewhere")
+        with pytest.raises(
+            StoreError, match=r"cannot be locked .*, so the agent of session 'one' was not started.*chmod"
+        ):
+            asyncio.run(_look_for_its_agent(store))
 
 
 @pytest.mark.parametrize("address", ["memory:", "postgresql://127.0.0.1/none"])

@@ -296,11 +296,11 @@ def test_only_a_token_with_the_scope_prompts_answers_or_cancels(tmp_path: Path) 
             ann = await there.joined()
             session = next(iter(there.host.rooms))
             eve = await there.joined(session, Person("eve", ("read",)))
-            with pytest.raises(Refusal, match="may not write"):
+            with pytest.raises(Refusal, match="lacks the scope 'agents'"):
                 await eve.prompt(session, "[[say:x]]")
-            with pytest.raises(Refusal, match="may not compact"):
+            with pytest.raises(Refusal, match="lacks the scope 'compact'"):
                 await eve.ask("onefold/compact", sessionId=session)
-            with pytest.raises(Refusal, match="may not write"):
+            with pytest.raises(Refusal, match="lacks the scope 'agents'"):
                 await eve.ask("session/set_mode", sessionId=session, modeId="code")
             ended = await ann.send("session/prompt", sessionId=session, prompt=blocks("[[ask:may I?]]"))
             (question,) = await ann.until(is_method("session/request_permission"))

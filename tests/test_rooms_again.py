@@ -48,7 +48,7 @@ def test_an_agent_that_wants_a_login_gets_it_from_a_client_and_goes_on(tmp_path:
     async def work() -> None:
         async with place(tmp_path, "--locked") as there:
             if way == "the only room":
-                there.host.default = await there.host.open("s", there.host.agents.named(None), cwd="/")
+                there.host.default = (await there.host.open("s", there.host.agents.named(None), cwd="/")).session
             ann = there.client(agent="scripted" if way == "by name" else None)
             await ann.ask("initialize", protocolVersion=1)
             with pytest.raises(Refusal, match="log in first") as refused:

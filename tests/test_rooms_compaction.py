@@ -133,6 +133,7 @@ def test_one_that_does_not_work_out_ends_as_failed_f40(tmp_path: Path, how: str)
             asked = await ann.prompt(session, f"/compact {how}")
 
             assert asked["_meta"]["onefold"]["state"] == "failed"
+            assert ann.said.startswith("The context was not compacted: ")
             assert compactions(there, session) == [("failed", "observed"), ("failed", "manual")]
             assert boundaries(there, session) == []
             assert there.store.session(session).state.open is None
@@ -149,6 +150,20 @@ def test_an_agent_that_has_no_command_for_it_is_not_asked(tmp_path: Path) -> Non
             asked = await ann.prompt(session, "/compact")
 
             assert "knows no command" in asked["_meta"]["onefold"]["cause"]
+            assert ann.said == f"The context was not compacted: {asked['_meta']['onefold']['cause']}."
+            ben = await attached(there, session)
+            told = await ben.ask("session/prompt", sessionId=session, prompt=blocks("/compress"))
+            assert told == asked | {
+                "_meta": {"onefold": asked["_meta"]["onefold"] | {"compaction": told["_meta"]["onefold"]["compaction"]}}
+            }
+            assert ben.said == ""
+            assert ann.said == f"The context was not compacted: {asked['_meta']['onefold']['cause']}."
+            ben = await attached(there, session)
+            told = await ben.ask("session/prompt", sessionId=session, prompt=blocks("/compress"))
+            assert told == asked | {
+                "_meta": {"onefold": asked["_meta"]["onefold"] | {"compaction": told["_meta"]["onefold"]["compaction"]}}
+            }
+            assert ben.said == ""
             assert (await ann.prompt(session, "[[say:on]]"))["stopReason"] == "end_turn"
 
     run(work)

@@ -151,8 +151,8 @@ def test_a_token_that_may_only_write_cannot_compact_by_words_either(tmp_path: Pa
         async with place(tmp_path) as there:
             await there.joined()
             session = next(iter(there.host.rooms))
-            eve = await there.joined(session, Person("eve", ("read", "write")))
-            with pytest.raises(Refusal, match="may not compact"):
+            eve = await there.joined(session, Person("eve", ("read", "agents")))
+            with pytest.raises(Refusal, match="lacks the scope `compact`"):
                 await eve.prompt(session, "/compact")
             await eve.prompt(session, "[[say:hello]]")
             assert compactions(there, session) == []

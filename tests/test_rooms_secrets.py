@@ -65,7 +65,8 @@ def test_what_logs_in_and_what_is_set_for_agents_and_servers_is_in_no_file(tmp_p
     async def work() -> None:
         async with place(tmp_path, "--locked") as there:
             command = (sys.executable, str(AGENT), "--locked", "--log", str(tmp_path / "log"))
-            there.host.agents = Agents({"scripted": Agent("scripted", command, env={"KEY": f"env-{SECRET}"})})
+            agent = Agent("scripted", command, env={"KEY": f"env-{SECRET}"}, folders=("/",), mcp_servers=True)
+            there.host.agents = Agents({"scripted": agent})
             servers = [
                 {"name": "one", "command": "x", "args": [], "env": [{"name": "K", "value": f"mcp-{SECRET}"}]},
                 {"name": "two", "type": "http", "url": "http://x", "headers": [{"name": "A", "value": SECRET}]},

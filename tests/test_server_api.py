@@ -629,7 +629,7 @@ def test_an_append_with_a_key_is_written_once(client: TestClient, session: Sessi
     assert first == {"numbers": [8], "duplicate": False, "hidden": []}
     assert again == {"numbers": [8], "duplicate": True, "hidden": []}
     [record] = session.read(8)
-    assert (record.actor, record.key) == ("gateway", "k-1")
+    assert (record.actor, record.key) == ("gateway (server)", "k-1")
     other = {**said, "messages": {"role": "user", "content": "something else"}}
     answer = client.post("/api/append", params={"session": "s"}, json=other)
     assert "was used for other content at record 8" in refused(answer, 409, "KeyConflict")
@@ -675,7 +675,7 @@ def test_notes_and_pins_say_whose_they_are(client: TestClient, session: Session)
     assert noted == {"number": 8}
     assert pinned == let_go == {"numbers": [3]}
     assert [(r.kind, r.actor) for r in session.read(8)] == [
-        ("note", "server"), ("pin.added", "ada"), ("pin.removed", "server"), ("note", "server"),
+        ("note", "server"), ("pin.added", "ada (server)"), ("pin.removed", "server"), ("note", "server"),
     ]  # fmt: skip
     answer = client.post("/api/pin", params={"session": "s"}, json={"number": 1})
     assert "only messages are pinned" in refused(answer, 409, "Refused")
@@ -1019,3 +1019,22 @@ def test_what_was_undone_does_not_make_a_context_too_large(store: Store) -> None
         session.undo()
         assert len(got(client, "/api/context", session="s")["messages"]) == 1
     assert (refused.status_code, refused.json()["error"]["kind"]) == (413, "TooLarge")
+
+
+@pytest.mark.parametrize("how", ["pinned", "noted"])
+def test_what_is_pinned_and_noted_counts_for_the_size_of_a_context(store: Store, how: str) -> None:
+    session = store.session("s")
+    session.append({"role": "user", "content": "x" * 5_000})
+    if how == "pinned":
+        session.pin(2)
+    else:
+        session.note("rule", "y" * 5_000)
+    converse(session, 40)
+    session.compact()
+    small = Settings(max_context=9_000)
+    with client_of(store, small) as client:
+        assert len(got(client, "/api/context", session="s")["messages"]) > 1
+    with client_of(store, Settings(max_context=4_000)) as client:
+        message = refused(client.get("/api/context", params={"session": "s"}), 413, "TooLarge")
+
+    assert "what is noted, pinned and kept from before record" in message

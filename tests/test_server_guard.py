@@ -29,6 +29,7 @@ from onefold.server.rates import Buckets
 from onefold.server.refusals import ANSWERS
 from onefold.server.settings import Settings
 from onefold.server.tokens import SCOPES, Tokens, Who
+from onefold.server.visits import Visits
 from tests.conftest import StoppedClock
 
 HERE = "127.0.0.1:8642"
@@ -85,7 +86,13 @@ class World:
         return {"authorization": f"Bearer {self.secrets[scope]}"}
 
     def cookie(self, scope: str = "admin") -> dict[str, str]:
-        return {"cookie": f"other=1; onefold-8642={self.secrets[scope]}"}
+        """What a page shows whose browser came by the link: both halves of its visit."""
+        return halves(self.ask("GET", f"/?token={self.secrets[scope]}"))
+
+
+def halves(came: Answer) -> dict[str, str]:
+    cookie = came.headers["set-cookie"].partition(";")[0]
+    return {"cookie": f"other=1; {cookie}", "x-onefold-page": came.headers["location"].removeprefix("/#page=")}
 
 
 def scope_of(method: str, path: str, **more: Any) -> Scope:
@@ -159,11 +166,14 @@ def test_the_link_of_the_first_start_lets_a_browser_in_and_leaves_the_address_ba
 
     came = world.ask("GET", f"/?token={secret}")
 
-    assert (came.status, came.headers["location"], came.body) == (303, "/", b"")
-    cookie = f"onefold-8642={secret}; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000"
-    assert came.headers["set-cookie"] == cookie
+    assert (came.status, came.body) == (303, b"")
+    assert re.fullmatch(r"/#page=[\w-]{43}", came.headers["location"])
+    cookie, about = came.headers["set-cookie"].split("; ", 1)
+    assert re.fullmatch(r"onefold-8642=[\w.-]+", cookie)
+    assert about == "Path=/; HttpOnly; SameSite=Strict; Max-Age=259200"
+    assert secret not in str(came.headers)
     assert world.inside.reached == []
-    assert world.ask("GET", "/", headers={"cookie": cookie.partition(";")[0]}).status == 200
+    assert world.ask("GET", "/", headers={"cookie": cookie}).status == 200
 
 
 def test_a_cookie_goes_over_tls_only_if_it_came_so_and_ends_with_its_token(tokens: Tokens, make: Make) -> None:
@@ -332,8 +342,155 @@ def test_a_token_is_taken_from_a_header_or_the_cookie_of_this_port(world: World)
 
     assert world.ask(headers={"authorization": f"bearer {secret}"}).status == 200
     assert world.ask(headers=world.cookie("read")).status == 200
-    assert world.ask(headers={"cookie": f"onefold-9000={secret}"}).status == 401
+    assert world.ask(headers={"cookie": f"onefold-8642={secret}"}).status == 401, "the token itself is no cookie"
+    other = {name: value.replace("onefold-8642", "onefold-9000") for name, value in world.cookie("read").items()}
+    assert world.ask(headers=other).status == 401
     assert world.ask(headers={"authorization": "Bearer wrong"} | world.cookie()).status == 401
+
+
+# ---------------------------------------------------------------------- visits of browsers
+
+
+def test_the_cookie_alone_which_every_port_is_sent_opens_nothing_but_the_pages_files(world: World) -> None:
+    """M9: whoever serves another port of this host has it, and can send what headers they like."""
+    stolen = {name: value for name, value in world.cookie().items() if name == "cookie"}
+    like_the_page = {"origin": f"http://{HERE}", "sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"}
+
+    for half in ({}, {"x-onefold-page": ""}, {"x-onefold-page": "x" * 43}, {"x-onefold-page": "\xff"}):
+        for (method, path), needed in SCOPE_OF.items():
+            answer = world.ask(method, path, headers=stolen | like_the_page | half)
+            assert answer.status == (200 if needed is None else 401), (method, path)
+            assert "set-cookie" not in answer.headers, "it does not last longer by that"
+    assert {scope["path"] for scope in world.inside.reached} == {"/"}
+    assert world.ask("GET", "/static/app.js", headers=stolen).status == 200
+
+
+def test_neither_half_of_a_visit_is_a_token(world: World) -> None:
+    both = world.cookie()
+    value, half = both["cookie"].partition("onefold-8642=")[2], both["x-onefold-page"]
+
+    for secret in (value, half, f"{value}{half}", f"onefold_{half}", value.split(".")[0]):
+        assert world.ask(headers={"authorization": f"Bearer {secret}"}).status == 401
+        assert world.ask(headers={"authorization": f"Bearer {secret}", **both}).status == 401
+        assert world.ask("GET", f"/?token={secret}").status == 401
+        assert world.ask(headers={"cookie": f"onefold-8642={secret}", "x-onefold-page": half}).status == (
+            200 if secret == value else 401
+        )
+
+
+def test_no_sign_of_a_cookie_can_be_another_one(world: World) -> None:
+    both = world.cookie("read")
+    name, _, value = both["cookie"].partition("onefold-8642=")
+
+    for at, sign in enumerate(value):
+        other = value[:at] + ("1" if sign != "1" else "2") + value[at + 1 :]
+        assert world.ask(headers=both | {"cookie": f"{name}onefold-8642={other}"}).status in (401, 429), at
+
+
+def test_the_halves_of_two_visits_do_not_fit(world: World) -> None:
+    one, other = world.cookie(), world.cookie()
+
+    assert world.ask(headers=one).status == world.ask(headers=other).status == 200
+    assert world.ask(headers=one | {"x-onefold-page": other["x-onefold-page"]}).status == 401
+
+
+@pytest.mark.parametrize(
+    ("host", "scheme"), [("localhost:8642", "http"), ("127.0.0.1:9000", "http"), ("127.0.0.1:8642", "https")]
+)
+def test_a_visit_counts_at_the_address_that_it_began_at(world: World, host: str, scheme: str) -> None:
+    both = world.cookie()
+    port = host.rpartition(":")[2]
+    both["cookie"] = both["cookie"].replace("onefold-8642", f"onefold-{port}")
+
+    assert world.ask(headers=both | {"host": host}, scheme=scheme).status == 401
+    assert world.ask("GET", "/", headers=both | {"host": host}, scheme=scheme).status == 401
+
+
+def test_a_visit_lasts_while_its_page_is_used_and_no_longer_than_a_month(world: World, clock: StoppedClock) -> None:
+    both = world.cookie("read")
+    for _ in range(9):
+        clock.advance(3 * 86_400 - 1)
+        answer = world.ask(headers=both)
+        assert answer.status == 200
+        name, _, value = answer.headers["set-cookie"].partition(";")[0].partition("=")
+        both["cookie"] = f"{name}={value}"
+        assert "set-cookie" not in world.ask(headers=both).headers, "not with every answer"
+    left = int(answer.headers["set-cookie"].rpartition("Max-Age=")[2])
+    assert left == 3 * 86_400
+    clock.advance(left - 1)
+    assert world.ask(headers=both).status == 200
+    clock.advance(10)
+    assert world.ask(headers=both).status == 401, "a month is over"
+
+    unused = world.cookie("read")
+    clock.advance(3 * 86_400)
+    assert world.ask(headers=unused).status == 401
+
+
+def test_a_visit_ends_with_its_token_at_once(world: World, tokens: Tokens, clock: StoppedClock) -> None:
+    short, _ = tokens.new("short", ["read"], expires=60)
+    both, lasting = halves(world.ask("GET", f"/?token={short}")), world.cookie("write")
+    assert world.ask(headers=both).status == 200
+
+    clock.advance(61)
+    tokens.revoke("write")
+    tokens.new("write", ["write"])
+
+    assert world.ask(headers=both).status == 401
+    assert world.ask("GET", "/", headers=both).status == 401
+    assert world.ask("POST", "/api/append", headers=lasting | {"origin": f"http://{HERE}"}).status == 401
+
+
+def test_a_visit_outlives_the_server_and_a_browser_that_logged_out_does_not_come_back(
+    world: World, tokens: Tokens, clock: StoppedClock
+) -> None:
+    own = {"origin": f"http://{HERE}"}
+    goes, stays = world.cookie() | own, world.cookie() | own
+
+    assert world.ask("POST", "/api/logout", headers=goes | {"x-onefold-page": "guessed"}).status == 401
+    assert world.ask("POST", "/api/logout", headers={k: v for k, v in goes.items() if k != "origin"}).status == 403
+    out = world.ask("POST", "/api/logout", headers=goes)
+
+    assert (out.status, out.body) == (204, b"")
+    assert out.headers["set-cookie"] == "onefold-8642=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
+    assert world.ask(headers=goes).status == 401
+    again = Guard(world.inside, world.settings, tokens, clock=clock)
+    statuses = [
+        asyncio.run(asked(again, scope_of("GET", "/api/sessions", headers=h), b"")).status for h in (goes, stays)
+    ]
+    assert statuses == [401, 200]
+
+
+def test_the_key_of_visits_is_for_its_owner_alone(world: World, tokens: Tokens) -> None:
+    assert tokens.path is not None
+    kept = tokens.path.with_name("tokens.json.visits")
+    both = world.cookie()
+
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert both["x-onefold-page"] not in kept.read_text()
+
+    for spoil in (lambda: kept.write_text("{}"), lambda: kept.chmod(0o644)):
+        spoil()
+        other = World.__new__(World)
+        other.guard = Guard(world.inside, world.settings, tokens, clock=world.clock)
+        assert other.ask(headers=both).status == 503
+        assert other.ask("GET", f"/?token={world.secrets['admin']}").status == 503
+        assert other.ask(headers=world.bearer()).status == 200, "who shows a token needs no visit"
+
+
+def test_where_nothing_can_be_kept_visits_end_with_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    given = {"environ": {"ONEFOLD_TOKEN": "e" * 40}}
+    (tmp_path / "file").write_text("")
+    for path, warned in ((None, 0), (tmp_path / "file" / "tokens.json", 1)):
+        caplog.clear()
+        tokens = Tokens(None, **given)  # type: ignore[arg-type]
+        visits = Visits(path, tokens)
+        guard = Guard(Inside(), Settings(), tokens, visits=visits)
+        both = halves(asyncio.run(asked(guard, scope_of("GET", f"/?token={'e' * 40}"), b"")))
+        assert asyncio.run(asked(guard, scope_of("GET", "/api/sessions", headers=both), b"")).status == 200
+        other = Guard(Inside(), Settings(), tokens, visits=Visits(path, tokens))
+        assert asyncio.run(asked(other, scope_of("GET", "/api/sessions", headers=both), b"")).status == 401
+        assert len([r for r in caplog.records if "show their token again" in r.getMessage()]) == 2 * warned
 
 
 @pytest.mark.parametrize(("path", "elsewhere"), [("/healthz", 200), ("/readyz", 403)])
@@ -867,6 +1024,14 @@ class Live:
         with self.speak(*lines, "Connection: close", body=body, auth=auth) as wire:
             return to_the_end(wire)
 
+    def visit(self) -> tuple[dict[str, str], str]:
+        """The cookie of a browser that came by the link, and the half that its page has."""
+        came = self.ask(f"GET /?token={self.secret} HTTP/1.1", auth=False).decode()
+        cookie, half = re.search(r"set-cookie: ([^;]+);", came), re.search(r"#page=([\w-]+)", came)
+        assert cookie is not None
+        assert half is not None
+        return {"Cookie": cookie[1]}, half[1]
+
     def socket(self, **more: Any) -> Any:
         return connect(f"ws://127.0.0.1:{self.port}/api/live", open_timeout=10, proxy=None, **more)
 
@@ -1093,20 +1258,23 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_error(
 
 def test_a_websocket_is_opened_by_header_cookie_or_protocol(live: Live) -> None:
     own = Origin(f"http://127.0.0.1:{live.port}")
-    cookie = {"Cookie": f"onefold-{live.port}={live.secret}"}
+    cookie, half = live.visit()
     offered = [Subprotocol("onefold"), Subprotocol(f"onefold.token.{live.secret}")]
+    page = [Subprotocol("onefold"), Subprotocol(f"onefold.page.{half}")]
 
     with live.socket(additional_headers={"Authorization": f"Bearer {live.secret}"}) as opened:
         opened.send("hello")
         assert opened.recv(timeout=10) == "5"
-    with live.socket(additional_headers=cookie, origin=own) as opened:
-        assert opened.subprotocol is None
+    with live.socket(additional_headers=cookie, origin=own, subprotocols=page) as opened:
+        assert opened.subprotocol == "onefold", "the page's half is not sent back"
     with live.socket(subprotocols=offered) as opened:
         assert opened.subprotocol == "onefold", "the token is not sent back"
 
 
 def test_a_websocket_is_refused_like_any_other_request(live: Live) -> None:
-    cookie = {"Cookie": f"onefold-{live.port}={live.secret}"}
+    cookie, half = live.visit()
+    page = [Subprotocol("onefold"), Subprotocol(f"onefold.page.{half}")]
+    own = Origin(f"http://127.0.0.1:{live.port}")
     bearer = {"Authorization": f"Bearer {live.secret}"}
     weak, _ = live.tokens.new("weak", ["write"])
 
@@ -1117,10 +1285,34 @@ def test_a_websocket_is_refused_like_any_other_request(live: Live) -> None:
 
     assert refused() == 401
     assert refused(subprotocols=[Subprotocol("onefold"), Subprotocol("onefold.token.wrong")]) == 401
-    assert refused(additional_headers=cookie) == 403, "a cookie comes by itself, so the page has to be its own"
-    assert refused(additional_headers=cookie, origin=Origin(ELSEWHERE)) == 403
+    assert refused(additional_headers=cookie, subprotocols=page) == 403, "the page has to be its own"
+    assert refused(additional_headers=cookie, subprotocols=page, origin=Origin(ELSEWHERE)) == 403
+    assert refused(additional_headers=cookie, origin=own) == 401, "another port has the cookie, too"
+    assert refused(subprotocols=page, origin=own) == 401
     assert refused(additional_headers=bearer, origin=Origin(ELSEWHERE)) == 403
     assert refused(additional_headers={"Authorization": f"Bearer {weak}"}) == 403
+
+
+def test_logging_out_ends_what_the_browser_has_open_and_nothing_else(live: Live) -> None:
+    own = Origin(f"http://127.0.0.1:{live.port}")
+    (cookie, half), (other, its) = live.visit(), live.visit()
+
+    def opened(shown: dict[str, str], key: str) -> Any:
+        protocols = [Subprotocol("onefold"), Subprotocol(f"onefold.page.{key}")]
+        return live.socket(additional_headers=shown, origin=own, subprotocols=protocols)
+
+    with opened(cookie, half) as goes, opened(other, its) as stays:
+        out = live.ask(
+            "POST /api/logout HTTP/1.1", f"Cookie: {cookie['Cookie']}", f"X-Onefold-Page: {half}", f"Origin: {own}",
+            "Content-Length: 0", auth=False,
+        )  # fmt: skip
+        assert status_of(out) == 204
+        with pytest.raises(ConnectionClosed) as closed:
+            goes.recv(timeout=10)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1008
+        stays.send("hello")
+        assert stays.recv(timeout=10) == "5"
 
 
 def test_a_message_that_is_too_large_ends_the_websocket(live: Live) -> None:

@@ -452,7 +452,10 @@ def test_a_websocket_carries_the_same_content(address: str) -> None:
             await socket.has(last)
 
             assert socket.events == events.events
-            assert {(c.name, c.kind) for c in on.hub.clients("s")} == {("somebody", "sse"), ("a page", "websocket")}
+            assert {(c.name, c.kind) for c in on.hub.clients("s")} == {
+                ("somebody", "sse"),
+                ("a page (somebody)", "websocket"),
+            }
 
     run(story)
 

@@ -57,7 +57,9 @@ class Server:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("rooms")
     onefold.open(folder / "agent.db").close()
-    config(folder, scripted=[sys.executable, str(AGENT)], broken=["no-such-program-anywhere"])
+    scripted = [sys.executable, str(AGENT)]
+    lasting = [*scripted, "--state", str(folder / "state")]
+    config(folder, scripted=scripted, lasting=lasting, broken=["no-such-program-anywhere"])
     reader, _ = Tokens(folder / "onefold" / "tokens.json").new("reader", ["read"])
     with Served(str(folder / "agent.db"), folder) as served:
         yield Server(served, reader)
@@ -191,12 +193,12 @@ def test_rooms_are_listed_with_the_agents_that_can_be_started_and_what_one_may(
 
     told = server.get("rooms").json()
 
-    assert told["agents"] == ["broken", "scripted"]
+    assert told["agents"] == ["broken", "lasting", "scripted"]
     (mine,) = (r for r in told["rooms"] if r["session"] == session)
     assert mine == {
         "session": session, "agent": "scripted", "phase": "ready", "trouble": None, "clients": 1, "questions": 0,
     }  # fmt: skip
-    assert told["may"] == ["read", "write", "compact", "admin"]
+    assert told["may"] == ["read", "write", "agents", "compact", "admin"]
     assert server.get("rooms", server.reader).json()["may"] == ["read"]
 
 
@@ -280,6 +282,90 @@ def test_thirty_two_prompts_wait_and_no_more(server: Server, room: tuple[str, Cl
     server.post("stop", session)
 
 
+@pytest.fixture
+def lasting(server: Server) -> Iterator[tuple[str, Client]]:
+    """The same with an agent that has its sessions in a file."""
+    with client(server, "agent=lasting") as made:
+        yield made.new(), made
+
+
+def test_a_room_is_restarted_and_closed_over_http_and_taken_up_by_the_next_prompt(
+    server: Server, lasting: tuple[str, Client]
+) -> None:
+    session, ann = lasting
+    server.post("prompt", session, text="[[say:on it]] [[deaf]]")
+    ann.until(is_update("agent_message_chunk"))
+    server.post("prompt", session, text="[[say:, and on]]")
+
+    restarted = server.post("restart", session)
+
+    assert restarted.status_code == 200, restarted.text
+    assert restarted.json()["agent"] == "lasting"
+    ann.until(lambda frame: frame.update.get("content", {}).get("text") == ", and on")
+    assert server.post("close", session).json() == {"closed": True}
+    assert server.post("close", session).json() == {"closed": False}
+    assert server.snapshot(session)["agent"] == {"name": "lasting", "phase": "closed", "trouble": None}
+    assert session not in [r["session"] for r in server.get("rooms").json()["rooms"]]
+    server.post("prompt", session, text="[[say:, once more]]")
+    ann.until(lambda frame: frame.update.get("content", {}).get("text") == ", once more")
+    outcomes = [r.body["outcome"] for r in server.records(session) if r.kind == "turn.settled"]
+    assert outcomes[:2] == ["interrupted", "settled"]
+
+
+def test_what_is_only_for_a_running_agent_starts_none(server: Server, lasting: tuple[str, Client]) -> None:
+    session, ann = lasting
+    server.post("prompt", session, text="[[say:on it]] [[hang]]")
+    ann.until(is_update("agent_message_chunk"))
+    waits = server.post("prompt", session, text="[[say:never]]").json()["input"]
+    server.post("close", session)
+    before = [r.kind for r in server.records(session)]
+
+    assert server.post("stop", session).json() == {"asked": False}
+    assert server.post("answer", session, question="of before", answer={}).json() == {"answered": False}
+    assert server.post("unqueue", session, input=waits).json() == {"unqueued": True}
+    assert server.post("unqueue", session, input=waits).json() == {"unqueued": False}
+
+    assert session not in [r["session"] for r in server.get("rooms").json()["rooms"]]
+    assert "agent.started" not in [r.kind for r in server.records(session)][len(before) :]
+
+
+def test_who_restarts_or_closes_what_is_no_room_is_told_so(server: Server) -> None:
+    for call in ("restart", "close"):
+        assert server.post(call, "no-such-session").status_code == 404
+    with onefold.open(server.served.store) as store:
+        store.session("without an agent").append({"role": "user", "content": "hello"})
+    assert "has no agent" in server.post("restart", "without an agent").json()["error"]["message"]
+    assert server.post("close", "without an agent").json() == {"closed": False}
+
+
+def test_a_room_is_restarted_and_closed_from_a_terminal(server: Server, room: tuple[str, Client]) -> None:
+    session, ann = room
+    server.post("prompt", session, text="[[say:on it]] [[hang]]")
+    ann.until(is_update("agent_message_chunk"))
+
+    restarted = onefold_room(server, "restart", session)
+    closed = onefold_room(server, "close", session, "--json")
+    again = onefold_room(server, "close", session)
+    nowhere = onefold_room(server, "restart", session, ONEFOLD_URL="")
+    by_a_reader = onefold_room(server, "close", session, ONEFOLD_TOKEN=server.reader)
+
+    assert (restarted.returncode, restarted.stderr) == (0, "")
+    assert f"restarted in {session}: the agent scripted is " in restarted.stdout
+    assert json.loads(closed.stdout) == {"session": session, "closed": True}
+    assert (again.returncode, again.stdout) == (1, "")
+    assert "nothing was closed" in again.stderr
+    assert nowhere.returncode == 2
+    assert "--url or ONEFOLD_URL" in nowhere.stderr
+    assert by_a_reader.returncode == 2
+    assert "lacks the scope" in by_a_reader.stderr
+
+
+def onefold_room(server: Server, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "ONEFOLD_TOKEN": TOKEN, "ONEFOLD_URL": server.served.url, **environ}
+    command = [sys.executable, "-m", "onefold", "room", *words]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
 # ---------------------------------------------------------------------- who may
 
 
@@ -290,6 +376,8 @@ def test_thirty_two_prompts_wait_and_no_more(server: Server, room: tuple[str, Cl
         ("unqueue", {"input": 1}),
         ("stop", {}),
         ("answer", {"question": "q", "answer": {}}),
+        ("restart", {}),
+        ("close", {}),
     ],
 )
 def test_who_may_only_read_is_refused_over_http(
@@ -301,7 +389,7 @@ def test_who_may_only_read_is_refused_over_http(
     answer = server.post(call, session, server.reader, **body)
 
     assert answer.status_code == 403
-    assert "write" in answer.json()["error"]["message"]
+    assert "agents" in answer.json()["error"]["message"]
     assert len(server.records(session)) == before
 
 
@@ -427,9 +515,15 @@ def test_a_server_without_agents_says_so(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_is_not_named_or_cannot_be_started_is_said_at_once(server: Server) -> None:
-    with client(server, "agent=nobody") as lost, pytest.raises(Refusal, match=r"no agent 'nobody'.*broken, scripted"):
+    with (
+        client(server, "agent=nobody") as lost,
+        pytest.raises(Refusal, match=r"no agent 'nobody'.*broken, lasting, scripted"),
+    ):
         lost.ask("session/new", cwd="/", mcpServers=[])
-    with client(server, "") as lost, pytest.raises(Refusal, match="say which agent: there are broken, scripted"):
+    with (
+        client(server, "") as lost,
+        pytest.raises(Refusal, match="say which agent: there are broken, lasting, scripted"),
+    ):
         lost.ask("session/new", cwd="/", mcpServers=[])
     with client(server, "agent=broken") as lost, pytest.raises(Refusal, match=r"no-such-program-anywhere.*not found"):
         lost.ask("session/new", cwd="/", mcpServers=[])
@@ -586,3 +680,21 @@ def test_run_again_with_the_session_goes_on_with_the_agent_that_the_config_names
     assert started[0]["session"] == started[1]["session"]
     spoken = [r.body["content"]["text"] for r in records if r.kind == MESSAGE and "content" in r.body]
     assert spoken == ["the password is swordfish", ", and on"]
+
+
+def test_a_command_to_compact_that_an_agent_does_not_have_is_answered_with_why(tmp_path: Path) -> None:
+    onefold.open(tmp_path / "agent.db").close()
+    config(tmp_path, plain=[sys.executable, str(AGENT), "--family", "plain"])
+    with Served(str(tmp_path / "agent.db"), tmp_path) as served:
+        server = Server(served, "")
+        with client(server, "agent=plain") as ann:
+            ann.ask("initialize", protocolVersion=1)
+            session = ann.ask("session/new", cwd="/", mcpServers=[])["sessionId"]
+            answer = server.post("prompt", session, text="/compact")
+
+            assert answer.json()["input"] is None
+            assert "knows no command by which 'plain' compacts" in answer.json()["cause"]
+            assert ann.said == ""
+            ended = ann.ask("session/prompt", sessionId=session, prompt=blocks("/compact"))
+            assert ended["stopReason"] == "end_turn"
+            assert "was not compacted: onefold knows no command" in ann.said

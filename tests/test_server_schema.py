@@ -28,7 +28,7 @@ READING = (
 )  # fmt: skip
 ACTING = (
     "append", "note", "pin", "unpin", "undo", "redo", "fork", "compact", "cancel", "verify", "prompt", "unqueue",
-    "stop", "answer",
+    "stop", "answer", "restart", "close",
 )  # fmt: skip
 CALLS = [
     *(("GET", f"/api/{name}") for name in READING),

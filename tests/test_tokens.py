@@ -80,7 +80,7 @@ def test_a_name_is_given_once_and_is_one(path: Path) -> None:
         with pytest.raises(TokensError, match="cannot be a token's name"):
             tokens.new(name, ["read"])
     for scopes in ([], ["root"], ["read", "*"]):
-        with pytest.raises(TokensError, match="is no scope; there are: read, write, compact, admin"):
+        with pytest.raises(TokensError, match="is no scope; there are: read, write, agents, compact, admin"):
             tokens.new("other", scopes)
     assert [t.name for t in tokens.known()] == ["ci"]
 

@@ -292,11 +292,14 @@ class Session:
 
         A `branch` or a `subagent` lives on its own. A `review` does not compact. None of them writes to this one.
         """
+        return self._fork(kind, at, id, self._agent)
+
+    def _fork(self, kind: ForkKind, at: int | None, id: str | None, actor: str | None) -> Session:
         child = id if id is not None else self._ids()
         check_name("session id", child)
         if kind not in get_args(ForkKind):
             raise OnefoldError(f"{kind!r} is no kind of fork; use one of {', '.join(get_args(ForkKind))}")
-        state = history.fork(self._journal, self.id, child, kind=kind, at=at, actor=self._agent)
+        state = history.fork(self._journal, self.id, child, kind=kind, at=at, actor=actor)
         return Session(
             self._journal, state, summarizer=self._summarizer, policy=self._policy, runner=self._runner,
             ids=self._ids, agent=self._agent, turns=self._turns,
@@ -371,8 +374,8 @@ class Session:
         self._wrote_up_to(done.numbers)
         return done
 
-    def _queue(self, message: Json, format: str | None, key: str | None) -> Appended:
-        return turns.queue(self._journal, self.id, self._draft(message, format, None), key=key)
+    def _queue(self, message: Json, format: str | None, key: str | None, actor: str | None = None) -> Appended:
+        return turns.queue(self._journal, self.id, self._draft(message, format, actor), key=key)
 
     def _compacted(self, result: CompactResult) -> CompactResult:
         self._measured = result.segment
@@ -417,7 +420,7 @@ class Session:
                 f"session {self.id!r} has messages that this handle has not seen, from record {unseen[0]} on; "
                 "look at context() first, then decide"
             )
-        moved = how(self._journal, self.id, expect_head=state.head, seen=state.last)
+        moved = how(self._journal, self.id, expect_head=state.head, seen=state.last, actor=self._agent)
         self._measured = self._saw = self._seen = moved.number
         self._wrote = []
         return moved
@@ -467,5 +470,5 @@ class Session:
         return made
 
 
-def _rewound(to: int, journal: Journal, session: str, *, expect_head: int, seen: int) -> Segment:
-    return history.rewind(journal, session, to, expect_head=expect_head, seen=seen)
+def _rewound(to: int, journal: Journal, session: str, *, expect_head: int, seen: int, actor: str | None) -> Segment:
+    return history.rewind(journal, session, to, expect_head=expect_head, seen=seen, actor=actor)

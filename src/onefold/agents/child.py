@@ -6,32 +6,28 @@ child was started on, and nothing here waits for the child: it may be slow, stop
 
 from __future__ import annotations
 
-import array
 import asyncio
 import contextlib
 import errno
-import fcntl
 import logging
 import os
 import shlex
 import signal
 import subprocess
-import termios
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from onefold.agents.lines import Lines, LineTooLong
+from onefold.agents.pipes import CHUNK, Input, Output
 from onefold.agents.wire import Frame, parse, text
 from onefold.errors import OnefoldError
 
 log = logging.getLogger("onefold")
 
-CHUNK = 1 << 16
-"""As much as a pipe usually holds."""
 SLICE = 0.005
 """After so many seconds a child that never pauses leaves the event loop to others for a moment."""
 STUCK = 10.0
@@ -43,9 +39,11 @@ KIN_GRACE = 1.0
 UNKILLABLE = 5.0
 LONGEST_LINE = 64 << 20
 """Bytes of one line of stdout; an agent that writes a longer one is ended."""
+LARGE = 256 << 10
+"""Bytes of a line that is read in a thread, so that the event loop has others to do meanwhile."""
 LONGEST_SAID = 32 << 20
 """Bytes of one line of stderr; a longer one is cut into several."""
-MOST_WAITING = 32 << 20
+MOST_WAITING = 16 << 20
 """Bytes that wait for a child which does not read. One frame by itself always passes."""
 LAST_WORDS = 6
 LONGEST_WORDS = 300
@@ -79,7 +77,8 @@ class Child:
     """A running agent. `start` is the only way to get one; `on_end` is the last that is heard of it.
 
     `on_frame` and `on_noise` are awaited before the next line of stdout is read, `on_line` before the next one of
-    stderr: who does not take, stops the pipe and not this process. They must not wait for `end`.
+    stderr, and before frames that came after it: who does not take, stops the pipe and not this process. They must not
+    wait for `end`.
     """
 
     def __init__(
@@ -100,9 +99,12 @@ class Child:
         self._name = name
         self._on_frame, self._on_line, self._on_noise, self._on_end = on_frame, on_line, on_noise, on_end
         loop = asyncio.get_running_loop()
-        self._stdin = _Input(process.stdin, loop, self._deaf)
-        self._stdout = _Output(process.stdout, loop)
-        self._stderr = _Output(process.stderr, loop)
+        self._stdin = Input(process.stdin, loop, self._deaf)
+        self._stdout = Output(process.stdout, loop)
+        self._stderr = Output(process.stderr, loop)
+        self._log_lines = Lines(LONGEST_SAID, cut=True)
+        self._logging = asyncio.Lock()
+        """Lines of stderr are handed on in their order, whoever read them."""
         self._kin = _Kin(loop)
         self._gone = asyncio.Event()
         self._ended: asyncio.Future[Ended] = loop.create_future()
@@ -112,8 +114,8 @@ class Child:
         self._over = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumps = {
-            self._task(self._pump(self._stdout, self._take_frames)),
-            self._task(self._pump(self._stderr, self._take_line)),
+            self._task(self._pump(self._frames())),
+            self._task(self._pump(self._log())),
         }
         self._watch = _Watch(process, loop, self._gone.set)
         self._task(self._live())
@@ -140,9 +142,14 @@ class Child:
         """Bytes that the child has not taken from its stdin yet, as far as they are still here."""
         return self._stdin.waiting
 
+    @property
+    def takes(self) -> bool:
+        """Whether something can be sent to it: it has not ended, and is not about to."""
+        return not (self._ended.done() or self._gone.is_set() or self._stdin.closing)
+
     def send(self, frame: Frame) -> None:
         """Never waits, and keeps the order. What is waiting when the child ends is lost with it."""
-        if self._ended.done() or self._gone.is_set() or self._stdin.closing:
+        if not self.takes:
             how = self._ended.result().cause if self._ended.done() else "it is about to end"
             raise ChildGone(
                 f"the agent {self._name} (process {self.pid}) is gone: {how}. Nothing was sent; start it again"
@@ -270,39 +277,64 @@ class Child:
 
     # ------------------------------------------------------------------ what it says
 
-    async def _pump(self, pipe: _Output, take: Callable[[bytes], Awaitable[None]]) -> None:
-        is_said = pipe is self._stderr
-        lines, loop = Lines(LONGEST_SAID if is_said else LONGEST_LINE, cut=is_said), asyncio.get_running_loop()
+    async def _frames(self) -> None:
+        """Whatever it wrote on stderr before a frame is heard before that frame: nothing that it said after a line of
+        its log is taken to be from before it. What it said right before such a line may come after it, if both were
+        read at once; two pipes tell no more."""
+        lines = Lines(LONGEST_LINE, cut=False)
+        while data := await self._stdout.read():
+            await self._log_until_now()
+            await self._take_all(lines.feed(data), self._take_frames)
+            await asyncio.sleep(0)
+        if rest := lines.rest():
+            await self._take_frames(rest)
+        self._task(self._end_unless_gone("it closed its stdout"))
+
+    async def _log(self) -> None:
+        data: bytes | None = None
+        while data != b"":
+            async with self._logging:
+                data = self._stderr.take()
+                await self._take_all(self._log_lines.feed(data or b""), self._take_line)
+            await (self._stderr.wait() if data is None else asyncio.sleep(0))
+        async with self._logging:
+            if rest := self._log_lines.rest():
+                await self._take_line(rest)
+
+    async def _log_until_now(self) -> None:
+        held = self._stderr.held
+        async with self._logging:
+            while held > 0 and (data := self._stderr.take(min(held, CHUNK))):
+                held -= len(data)
+                await self._take_all(self._log_lines.feed(data), self._take_line)
+
+    async def _take_all(self, lines: list[bytes], take: Callable[[bytes], Awaitable[None]]) -> None:
+        loop = asyncio.get_running_loop()
         since = loop.time()
-        try:
-            while data := await pipe.read():
-                for line in lines.feed(data):
-                    await take(line)
-                    self._taken += 1
-                    if loop.time() - since > SLICE:
-                        await asyncio.sleep(0)
-                        since = loop.time()
+        for line in lines:
+            await take(line)
+            self._taken += 1
+            if loop.time() - since > SLICE:
                 await asyncio.sleep(0)
-            if rest := lines.rest():
-                await take(rest)
+                since = loop.time()
+
+    async def _pump(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
         except LineTooLong as error:
             log.error("agent %s (process %d): %s", self._name, self.pid, error)
             self._close(str(error))
             self._task(self._end(2 * CLOSING))
-            return
         except Exception as error:
             log.exception("agent %s (process %d): what it said could not be taken", self._name, self.pid)
             self._close(f"what it said could not be taken ({error!r})")
             self._task(self._end(2 * CLOSING))
-            return
-        if pipe is self._stdout:
-            self._task(self._end_unless_gone("it closed its stdout"))
 
     async def _take_frames(self, line: bytes) -> None:
         if not line.strip():
             return
         try:
-            frames = parse(line)
+            frames = await asyncio.to_thread(parse, line) if len(line) > LARGE else parse(line)
         except ValueError:
             await self._on_noise(line.decode(errors="replace"))
             return
@@ -368,113 +400,6 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return "a real-time one"
-
-
-class _Output:
-    """A pipe that the child writes. Nothing is read from it before somebody asks for more."""
-
-    def __init__(self, pipe: IO[bytes], loop: asyncio.AbstractEventLoop) -> None:
-        self._pipe = pipe
-        self._loop = loop
-        self._left: int | None = None
-        self._readable: asyncio.Future[None] | None = None
-        os.set_blocking(pipe.fileno(), False)
-
-    async def read(self) -> bytes:
-        """What there is, or what comes next; nothing at the end."""
-        while self._left != 0:
-            try:
-                data = os.read(self._pipe.fileno(), CHUNK if self._left is None else min(CHUNK, self._left))
-            except BlockingIOError:
-                if self._left is not None:
-                    return b""
-                await self._wait()
-                continue
-            if self._left is not None:
-                self._left -= len(data)
-            return data
-        return b""
-
-    def finish(self) -> None:
-        """The child is dead: what stands in the pipe now is the last of it, whoever else may write there."""
-        held = array.array("i", [0])
-        fcntl.ioctl(self._pipe.fileno(), termios.FIONREAD, held)
-        self._left = held[0]
-        self._wake()
-
-    async def _wait(self) -> None:
-        self._readable = self._loop.create_future()
-        self._loop.add_reader(self._pipe.fileno(), self._wake)
-        try:
-            await self._readable
-        finally:
-            self._readable = None
-            if not self._pipe.closed:
-                self._loop.remove_reader(self._pipe.fileno())
-
-    def _wake(self) -> None:
-        if self._readable is not None and not self._readable.done():
-            self._readable.set_result(None)
-
-    def close(self) -> None:
-        if not self._pipe.closed:
-            self._loop.remove_reader(self._pipe.fileno())
-            self._pipe.close()
-
-
-class _Input:
-    """The pipe that the child reads: whatever it does not take at once waits here."""
-
-    def __init__(self, pipe: IO[bytes], loop: asyncio.AbstractEventLoop, broken: Callable[[], None]) -> None:
-        self._pipe = pipe
-        self._loop = loop
-        self._broken = broken
-        self._queue: deque[memoryview] = deque()
-        self.waiting = 0
-        self.closing = False
-        os.set_blocking(pipe.fileno(), False)
-
-    def write(self, data: bytes) -> None:
-        self._queue.append(memoryview(data))
-        self.waiting += len(data)
-        if len(self._queue) == 1:
-            self._flush()
-            if self._queue and not self._pipe.closed:
-                self._loop.add_writer(self._pipe.fileno(), self._flush)
-
-    def close(self) -> None:
-        """Once all is written."""
-        self.closing = True
-        if not self._queue:
-            self.drop()
-
-    def drop(self) -> None:
-        """At once."""
-        self.closing = True
-        self._queue.clear()
-        self.waiting = 0
-        if not self._pipe.closed:
-            self._loop.remove_writer(self._pipe.fileno())
-            self._pipe.close()
-
-    def _flush(self) -> None:
-        """As much as the pipe takes now, one piece a call."""
-        try:
-            written = os.write(self._pipe.fileno(), self._queue[0][:CHUNK])
-        except BlockingIOError:
-            return
-        except OSError:  # nobody reads it any more
-            self.drop()
-            self._broken()
-            return
-        self.waiting -= written
-        self._queue[0] = self._queue[0][written:]
-        if not self._queue[0]:
-            self._queue.popleft()
-        if not self._queue:
-            self._loop.remove_writer(self._pipe.fileno())
-            if self.closing:
-                self.drop()
 
 
 class _Watch:

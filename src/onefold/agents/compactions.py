@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from onefold.agents import joining, witnesses
 from onefold.agents.prompts import fulfil, refuse
-from onefold.agents.refused import BUSY
+from onefold.agents.refused import BUSY, Refused
 from onefold.agents.wire import Frame, error, notification
 from onefold.agents.witnesses.observing import text_of
 from onefold.errors import OnefoldError
@@ -49,6 +49,11 @@ class Compactions:
             self._seen, told = witnesses.see(self._seen, witnesses.Sent(frame))
             if told:
                 self._room.soon(partial(self._observed, told))
+
+    @property
+    def commands(self) -> frozenset[str]:
+        """By which the agent says that it compacts."""
+        return self._seen.traffic.compacting if self._seen is not None else frozenset()
 
     async def heard(self, event: witnesses.Event) -> None:
         """Something came from the agent."""
@@ -166,7 +171,8 @@ class Compactions:
         room.tape.tell("onefold/compaction_started", {"compaction": wanted.id, "source": "asked"})
         command = witnesses.command(self._seen) if self._seen is not None else None
         if command is None:
-            await self._failed(f"onefold knows no command by which {room.process.agent.name!r} compacts")
+            agent = room.process.agent.name
+            await self._failed(f"onefold knows no command by which {agent!r} compacts; it does so by itself, if at all")
             await room.prompts.end("failed", "the agent cannot be asked to compact", error(None, BUSY, "cannot"))
             room.soon(room.prompts.next)
             return True
@@ -191,6 +197,13 @@ class Compactions:
             meta["cause"] = cause
         for future in self._waiting.pop(id, ()):
             fulfil(future, {"stopReason": "end_turn", "_meta": {"onefold": meta}})
+
+    def let_go(self) -> None:
+        """The room ends: what was asked for stays so, and nobody waits here for its end."""
+        why = Refused("the room was closed before the agent was asked; the compaction waits until it is taken up again")
+        for future in (one for waiting in self._waiting.values() for one in waiting):
+            refuse(future, why)
+        self._waiting.clear()
 
     def used(self, update: dict[str, Json]) -> None:
         """A policy that asks when the agent's context is nearly full: once, until it has fallen again."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
-from onefold.agents.history import replay, replayed
+from onefold.agents import witnesses
+from onefold.agents.book import Book
+from onefold.agents.history import Moment, replay, replayed
 from onefold.agents.hosting import Host
-from onefold.agents.members import Member
+from onefold.agents.members import Member, known_as
 from onefold.agents.outbox import Outbox
-from onefold.agents.refused import BUSY, FORBIDDEN, Refused
+from onefold.agents.refused import BUSY, FORBIDDEN, Closed, Refused
 from onefold.agents.room import Room
 from onefold.agents.spec import Agent
 from onefold.agents.wire import (
@@ -33,12 +36,15 @@ log = logging.getLogger("onefold.agents")
 
 MOST_UNDER_WAY = 64
 """Requests and notifications of one client that are not answered or passed on yet."""
-MOST_BYTES_UNDER_WAY = 32 << 20
+MOST_BYTES_UNDER_WAY = 16 << 20
 """As much as their frames may be together. One by itself always passes: how large it may be is for who carries it."""
 LARGE = 128 << 10
 """From so many characters on a frame is parsed in a thread."""
 
-Scope = Literal["read", "write", "compact", "admin"]
+_REQUESTS = ("initialize", "authenticate", "session/", "onefold/")
+"""So begin methods that are none of a notification, but for `session/cancel`: an agent is not told them so either."""
+
+Scope = Literal["read", "write", "agents", "compact", "admin"]
 History = Literal["all", "segment", "pending", "none"]
 
 
@@ -61,15 +67,19 @@ class Door:
         session: str | None = None,
         agent: str | None = None,
         outbox: Outbox | None = None,
+        local: bool = False,
     ) -> None:
+        """`local`: it is whoever started this process, who may have an agent work where they like."""
         self.outbox = outbox or Outbox()
         self._host = host
         self._who = who
         self._session = session
         self._agent = agent
+        self._local = local
         self._capabilities: dict[str, Json] = {}
         self._name = who.name
-        self._rooms: dict[str, tuple[Room, Member]] = {}
+        self._seats: dict[str, Member] = {}
+        """By session. The room may be closed, and another one opened: this client is in that one, too."""
         self._locked: Room | None = None
         """The room that was made for this client, and whose agent wants somebody to log in first."""
         self._tasks: dict[asyncio.Task[None], int] = {}
@@ -101,9 +111,9 @@ class Door:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for room, member in self._rooms.values():
-            room.leave(member)
-        self._rooms.clear()
+        for session, member in self._seats.items():
+            self._host.leave(session, member)
+        self._seats.clear()
         self.outbox.close("the client left")
 
     # ------------------------------------------------------------------ requests
@@ -149,11 +159,14 @@ class Door:
             "onefold/steer": self._steer,
             "onefold/unqueue": self._unqueue,
             "onefold/compact": self._compact,
+            "onefold/restart": self._restart,
+            "onefold/close": self._close_room,
         }
         if method in known:
             return await known[method](params, id)
-        self._need("write")
-        room, _ = self._in(params)
+        self._need("agents")
+        room, _ = await self._in(params)
+        await self._check(room.process.agent, method, params)
         await room.ready()
         return _passed_on(await room.forward(method, params), id)
 
@@ -163,10 +176,10 @@ class Door:
         self._capabilities = able if isinstance(able, dict) else {}
         info = params.get("clientInfo")
         if isinstance(info, dict) and isinstance(info.get("name"), str):
-            self._name = f"{info['name'][:64]} ({self._who.name})"
+            self._name = known_as(info["name"], self._who.name)
         said: dict[str, Json] = {"protocolVersion": 1}
         if (room := await self._room_at_the_door()) is not None:
-            said |= await room.greeted()
+            said |= await room.greeted() if self._who.may("agents") else room.process.initialized
         able = said.get("agentCapabilities")
         able = (
             dict(able) if isinstance(able, dict) else {"promptCapabilities": {"embeddedContext": True, "image": True}}
@@ -185,13 +198,15 @@ class Door:
 
     async def _room_at_the_door(self) -> Room | None:
         """The room that this connection is for, if its address says so or there is only one."""
-        if self._session is not None:
-            return await self._host.enter(self._session)
-        return self._host.default if self._agent is None else None
+        session = self._session or (self._host.default if self._agent is None else None)
+        return await self._here(session) if session is not None else None
+
+    def _made_here(self) -> Room | None:
+        return self._locked if self._locked is not None and self._locked.phase != "closed" else None
 
     async def _authenticate(self, params: dict[str, Json], id: str | int) -> Frame:
-        self._need("write")
-        room = await self._room_at_the_door() or self._locked
+        self._need("agents")
+        room = await self._room_at_the_door() or self._made_here()
         if room is None:
             return result(id, {})
         answer = await room.forward("authenticate", params)
@@ -199,49 +214,98 @@ class Door:
             room.process.authenticated()
         return _passed_on(answer, id)
 
+    async def _here(self, any_id: str) -> Room | None:
+        """The room of a session. Who may not run agents starts none: if it is not open, what the journal has of it has
+        to do."""
+        if self._who.may("agents"):
+            return await self._host.enter(any_id)
+        return await self._host.found(any_id)
+
     async def _new(self, params: dict[str, Json], id: str | int) -> Frame | None:
-        room = await self._room_at_the_door() or self._locked
-        if room is None:
-            self._need("write")
-            cwd = params.get("cwd")
-            if not isinstance(cwd, str) or not cwd:
-                raise Refused("session/new needs a cwd", INVALID_PARAMS)
-            servers = params.get("mcpServers")
-            agent: Agent = self._host.agents.named(self._agent)
-            room = await self._host.open(
-                self._host.store.journal.new_id(), agent, cwd=cwd, servers=servers if isinstance(servers, list) else ()
-            )
-            self._locked = room
-        else:
-            self._need("read")
-        await room.ready()
+        self._need("read")
+        room = await self._room_at_the_door()
+        asked = params if room is not None else {}
+        if room is None and (room := self._made_here()) is None:
+            self._need("agents")
+            room = self._locked = await self._make(params)
+        if self._who.may("agents"):
+            await room.ready()
         self._locked = None
-        await self._join(room, id, lambda: room.process.opened)
+        await self._join(room, id, asked)
         return None
+
+    async def _make(self, params: dict[str, Json]) -> Room:
+        """A new session, with its agent: where, and with what MCP servers, is for the config file to allow."""
+        agent: Agent = self._host.agents.named(self._agent)
+        asked, servers = params.get("cwd"), params.get("mcpServers")
+        if not isinstance(asked, str) or not asked:
+            raise Refused("session/new needs a cwd", INVALID_PARAMS)
+        cwd: str = asked
+        if not self._local:
+            servers = agent.servers(servers)
+            cwd = await self._host.in_thread(lambda: agent.folder(asked))
+        id = self._host.store.journal.new_id()
+        return await self._host.open(id, agent, cwd=cwd, servers=servers if isinstance(servers, list) else ())
+
+    async def _check(self, agent: Agent, method: str, params: dict[str, Json]) -> None:
+        """What onefold does not know is passed on, but is no way around what it does know."""
+        if witnesses.names_compaction(method):
+            self._need("compact")
+        if not self._local:
+            agent.servers(params.get("mcpServers"))
+            if "cwd" in params:
+                await self._host.in_thread(lambda: agent.folder(params["cwd"]))
 
     async def _load(self, params: dict[str, Json], id: str | int) -> Frame | None:
         self._need("read")
-        room = await self._host.enter(_session(params))
-        await room.ready()
-        moment = await room.moment()
-        told = await self._host.in_thread(lambda: replay(self._host.store, room.session, moment))
+        room = await self._here(_session(params))
+        if room is not None and self._who.may("agents"):
+            await room.ready()
+        session, moment = await self._moment(room, params)
+        told = await self._host.in_thread(lambda: replay(self._host.store, session, moment))
         for update in told:
             await self.outbox.room()
-            self._give(notification("session/update", {"sessionId": room.session, "update": update}))
-        await self._join(room, id, lambda: room.process.opened, named=False, after=moment.frame)
+            self._give(notification("session/update", {"sessionId": session, "update": update}))
+        if (room := room or self._host.room(session)) is not None:
+            await self._join(room, id, params, named=False, after=moment.frame)
+        else:
+            self._expect(session, moment.frame)
+            self._give(result(id, _told({}, None, params)))
         return None
 
     async def _resume(self, params: dict[str, Json], id: str | int) -> Frame | None:
         self._need("read")
-        room = await self._host.enter(_session(params))
-        await room.ready()
-        await self._join(room, id, lambda: room.process.opened, named=False)
+        room = await self._here(_session(params))
+        if room is None:
+            session, moment = await self._moment(None, params)
+            self._expect(session, moment.frame)
+            return result(id, _told({}, None, params))
+        if self._who.may("agents"):
+            await room.ready()
+        await self._join(room, id, params, named=False)
         return None
+
+    async def _moment(self, room: Room | None, params: dict[str, Json]) -> tuple[str, Moment]:
+        """Where the journal's part ends and the frames' begins; of a room that is not open, by what it left."""
+        if room is not None:
+            return room.session, await room.moment()
+        host = self._host
+
+        def look() -> tuple[str, Moment]:
+            book = Book(host.store, host.store.resolve(_session(params)))
+            return book.session, Moment(book.folded(), book.state().last)
+
+        return await host.in_thread(look)
+
+    def _expect(self, session: str, after: int, *, attached: bool = False) -> None:
+        """Lets this client in when somebody starts the agent, with all that comes after this frame."""
+        self._host.expect(session, self._seat(session, attached=attached), after)
 
     async def _attach(self, params: dict[str, Json], id: str | int) -> Frame | None:
         """The snapshot, as much history as asked for, and the frame from which everything follows: one moment."""
         self._need("read")
-        room = await self._host.enter(_session(params))
+        watch = params.get("watch") is True
+        room = self._running(_session(params)) if watch else await self._here(_session(params))
         after = params.get("after")
         if after is not None and (isinstance(after, bool) or not isinstance(after, int) or after < 0):
             raise Refused("`after` is the number of a frame", INVALID_PARAMS)
@@ -249,36 +313,40 @@ class Door:
         order = params.get("order", "oldest")
         if wanted not in ("all", "segment", "pending", "none") or order not in ("oldest", "newest"):
             raise Refused("history is one of all, segment, pending, none; order is oldest or newest", INVALID_PARAMS)
+        session, moment = await self._moment(room, params)
         if after is not None:
-            forgotten = await self._host.in_thread(lambda: self._host.frames.forgotten(room.session))
-            if after > room.tape.last or after < forgotten:
-                raise Refused(
-                    f"there is no frame {after} to go on from; attach without `after`", INVALID_PARAMS,
-                    {"last": room.tape.last, "forgotten": forgotten},
-                )  # fmt: skip
-        moment = await room.moment()
+            await self._can_follow(session, after, room)
         begins = moment.frame if after is None else after
-        shot = await self._host.in_thread(lambda: self._host.snapshot(room.session))
+        shot = await self._host.in_thread(lambda: self._host.snapshot(session))
         told = (
             []
             if wanted in ("none", "pending")
             else await self._host.in_thread(
-                lambda: replayed(
-                    self._host.store, room.session, moment, whole=wanted == "all", newest=order == "newest"
-                )
+                lambda: replayed(self._host.store, session, moment, whole=wanted == "all", newest=order == "newest")
             )
         )
-        member = self._seat(room)
-        member.attached = True
-        if params.get("watch") is True:  # it only looks on: no question waits for it, and it counts for none
-            member.may_write, member.kind = False, "watch"
-        said = {**shot, **room.standing(), "sessionId": room.session, "history": told, "follow": begins}
+        said = {**shot, "sessionId": session, "history": told, "follow": begins}
+        if (room := room or self._host.room(session)) is None:
+            self._expect(session, begins, attached=True)
+            return result(id, said)
+        member = self._seat(session, attached=True, watch=watch)
+        said |= room.standing()
 
         def first() -> None:
             self._give(result(id, said))
 
-        await room.join(member, first, after=begins, new=after is None)
+        await self._sit(room, member, first, after=begins, new=after is None)
         return None
+
+    async def _can_follow(self, session: str, after: int, room: Room | None) -> None:
+        frames = self._host.frames
+        forgotten = await self._host.in_thread(lambda: frames.forgotten(session))
+        last = room.tape.last if room is not None else await self._host.in_thread(lambda: frames.last(session))
+        if after > last or after < forgotten:
+            raise Refused(
+                f"there is no frame {after} to go on from; attach without `after`", INVALID_PARAMS,
+                {"last": last, "forgotten": forgotten},
+            )  # fmt: skip
 
     async def _list(self, params: dict[str, Json], id: str | int) -> Frame:
         self._need("read")
@@ -286,11 +354,11 @@ class Door:
         return result(id, {"sessions": [{"sessionId": r.session, "cwd": r.cwd, "title": r.agent} for r in rows]})
 
     async def _prompt(self, params: dict[str, Json], id: str | int, *, first: bool = False) -> Frame:
-        self._need("write")
-        room, member = self._in(params)
+        self._need("agents")
+        session, member = self._seat_in(params)
         if not isinstance(params.get("prompt"), list):
             raise Refused("a prompt is a list of blocks", INVALID_PARAMS)
-        asked = await room.prompt(member, params, first=first)
+        asked = await self._host.prompt(session, member, params, first=first)
         asked.accepted.add_done_callback(_heard)
         return result(id, await asked.ended)
 
@@ -298,25 +366,36 @@ class Door:
         return await self._prompt(params, id, first=True)
 
     async def _unqueue(self, params: dict[str, Json], id: str | int) -> Frame:
-        self._need("write")
-        room, member = self._in(params)
+        self._need("agents")
+        session, member = self._seat_in(params)
         number = params.get("input")
         if not isinstance(number, int):
             raise Refused("`input` is the number of a prompt that waits", INVALID_PARAMS)
-        return result(id, await room.unqueue(member, number))
+        return result(id, await self._host.unqueue(session, member, number))
 
     async def _compact(self, params: dict[str, Json], id: str | int) -> Frame:
         self._need("compact")
-        room, _ = self._in(params)
+        room, _ = await self._in(params)
         instructions = params.get("instructions")
         words = instructions if isinstance(instructions, str) else None
         return result(id, await room.compact("manual", words, self._name))
 
+    async def _restart(self, params: dict[str, Json], id: str | int) -> Frame:
+        """The agent's process ends, whatever it does, and another one takes its session up."""
+        self._need("agents")
+        room = await self._host.restart(_session(params), self._name)
+        return result(id, {"agent": room.process.agent.name, "phase": room.phase})
+
+    async def _close_room(self, params: dict[str, Json], id: str | int) -> Frame:
+        """The agent's process ends, and the room with it, until somebody writes to it again."""
+        self._need("agents")
+        return result(id, {"closed": await self._host.shut(_session(params), f"{self._name} closed it")})
+
     async def _close_session(self, params: dict[str, Json], id: str | int) -> Frame:
         """The client leaves; the room, which others share, stays."""
-        room, member = self._in(params)
-        del self._rooms[room.session]
-        room.leave(member)
+        session, member = self._seat_in(params)
+        del self._seats[session]
+        self._host.leave(session, member)
         return result(id, {})
 
     async def _not_here(self, params: dict[str, Json], id: str | int) -> Frame:
@@ -326,75 +405,124 @@ class Door:
 
     async def _notified(self, frame: Frame) -> None:
         try:
-            self._need("write")
-            room, member = self._in(frame.params)
-            if frame.method == "session/cancel":
-                await room.cancel(member)
-            elif not (frame.method or "").startswith("$/"):
-                await room.notify(frame.method or "", frame.params)
+            method = frame.method or ""
+            self._need("agents")
+            if method == "session/cancel":
+                session, member = self._seat_in(frame.params)
+                if (there := self._host.rooms.get(session)) is not None:  # else nothing runs that it could stop
+                    await there.cancel(member)
+            elif method.startswith(_REQUESTS):
+                raise Refused(f"{method} is a request; send it with an id", INVALID_REQUEST)
+            elif not method.startswith("$/"):
+                room, _ = await self._in(frame.params)
+                await self._check(room.process.agent, method, frame.params)
+                await room.notify(method, frame.params)
         except OnefoldError as refused:
             log.warning("a client's %s was refused: %s", frame.method, refused, extra={"client": self._name})
             if isinstance(refused, Refused) and refused.code == BUSY:
                 self._give(error(None, BUSY, f"{frame.method} was not passed on: {refused}"))
 
     async def _answer(self, frame: Frame) -> None:
-        for room, member in list(self._rooms.values()):
-            await room.answer(member, frame)
+        for session, member in list(self._seats.items()):
+            if (room := self._host.rooms.get(session)) is not None:
+                with contextlib.suppress(Closed):  # its questions were withdrawn
+                    await room.answer(member, frame)
 
     # ------------------------------------------------------------------ rooms
 
-    def _seat(self, room: Room) -> Member:
-        """This client's place in a room. Attached again, it leaves the old one."""
-        before = self._rooms.pop(room.session, None)
+    def _seat(self, session: str, *, attached: bool = False, watch: bool = False) -> Member:
+        """This client's place in a session's room. Attached again, it leaves the old one."""
+        before = self._seats.pop(session, None)
         if before is not None:
-            room.members.drop(before[1])
-        session = self._capabilities.get("session")
+            self._host.drop(session, before)
+        able = self._capabilities.get("session")
         member = Member(
             name=self._name,
             outbox=self.outbox,
             since=self._host.clock(),
-            may_write=self._who.may("write"),
+            kind="watch" if watch else "acp",
+            may_act=not watch and self._who.may("agents"),  # who looks on is asked nothing, and counts for none
             may_compact=self._who.may("compact"),
-            knows_compaction=isinstance(session, dict) and session.get("compaction") is not None,
+            knows_compaction=isinstance(able, dict) and able.get("compaction") is not None,
+            attached=attached,
         )
-        self._rooms[room.session] = room, member
+        self._seats[session] = member
         return member
 
     async def _join(
         self,
         room: Room,
         id: str | int,
-        opened: Callable[[], dict[str, Json]],
+        params: dict[str, Json],
         *,
         named: bool = True,
         after: int | None = None,
     ) -> None:
-        member = self._seat(room)
+        member = self._seat(room.session)
 
         def first() -> None:
-            said = {k: v for k, v in opened().items() if k != "sessionId"}
+            said = _told(room.process.opened, room.process.cwd, params)
             self._give(result(id, {"sessionId": room.session, **said} if named else said))
 
-        await room.join(member, first, after=after)
+        await self._sit(room, member, first, after=after)
 
-    def _in(self, params: dict[str, Json]) -> tuple[Room, Member]:
+    async def _sit(
+        self, room: Room, member: Member, first: Callable[[], None], *, after: int | None, new: bool = True
+    ) -> None:
+        try:
+            await room.join(member, first, after=after, new=new)
+        except BaseException:
+            if self._seats.get(room.session) is member:
+                del self._seats[room.session]
+            raise
+
+    def _seat_in(self, params: dict[str, Json]) -> tuple[str, Member]:
+        """The session that a frame is for, and this client's place in it."""
         named = params.get("sessionId")
-        found = self._rooms.get(named) if isinstance(named, str) else None
-        if found is None and named is None and len(self._rooms) == 1:
-            return next(iter(self._rooms.values()))
-        if found is None:
+        if named is None and len(self._seats) == 1:
+            return next(iter(self._seats.items()))
+        if not isinstance(named, str) or named not in self._seats:
             raise Refused(f"this connection has not joined session {named!r}; load or attach it first", INVALID_PARAMS)
-        return found
+        return named, self._seats[named]
+
+    async def _in(self, params: dict[str, Json]) -> tuple[Room, Member]:
+        """The room that a frame is for. One that was closed is taken up again, by who may do that."""
+        session, member = self._seat_in(params)
+        room = self._host.rooms.get(session)
+        if room is None:
+            self._need("agents")
+            room = await self._host.enter(session)
+        return room, member
+
+    def _running(self, any_id: str) -> Room:
+        """For who only looks on, and so starts nothing."""
+        room = self._host.room(any_id)
+        if room is None:
+            raise Refused(f"no agent runs for session {any_id!r} now; it is started when somebody writes to it")
+        return room
 
     def _need(self, scope: Scope) -> None:
         if not self._who.may(scope):
-            raise Refused(f"this token may not {scope}; one with that scope may", FORBIDDEN)
+            raise Refused(f"this token lacks the scope {scope!r}; one that has it may", FORBIDDEN)
 
 
 def _passed_on(answer: Frame, id: str | int) -> Frame:
     """The agent's answer, as the answer to a client's own request."""
     said = {k: v for k, v in answer.body.items() if k in ("result", "error")}
     return Frame({"jsonrpc": "2.0", "id": id, **said})
+
+
+def _told(opened: dict[str, Json], cwd: str | None, asked: dict[str, Json]) -> dict[str, Json]:
+    """What an agent said to its session's beginning, for one who joins it: with what was asked for in vain, since the
+    session has its folder and its MCP servers already."""
+    said = {k: v for k, v in opened.items() if k != "sessionId"}
+    ignored = [k for k, v in (("cwd", cwd), ("mcpServers", None)) if asked.get(k) and asked[k] != v]
+    if ignored:
+        meta = said.get("_meta")
+        meta = meta if isinstance(meta, dict) else {}
+        own = meta.get("onefold")
+        said["_meta"] = {**meta, "onefold": {**(own if isinstance(own, dict) else {}), "ignored": ignored}}
+    return said
 
 
 def _heard(accepted: asyncio.Future[int | None]) -> None:

@@ -13,7 +13,8 @@ from onefold.messages.codecs import convert
 from onefold.model import MESSAGE, TURN_STARTED, Json, Record
 from onefold.store import Store
 
-PAGE = 500
+PAGE = 64
+"""Records that are read at once, at most: they may be large."""
 MOST = 5_000
 """Messages that one answer holds; the newest of them."""
 MOST_BYTES = 32 << 20
@@ -72,10 +73,11 @@ def _is_over(record: Record, head: int, crosses: str | None) -> bool:
 
 
 def _backwards(tx: Transaction, session: str, stop: int) -> Iterator[Record]:
+    several = 1
     while stop > 1:
-        start = max(1, stop - PAGE)
-        yield from reversed(view.records(tx, session, start, stop, PAGE))
-        stop = start
+        start = max(1, stop - several)
+        yield from reversed(view.records(tx, session, start, stop, several))
+        stop, several = start, min(PAGE, 2 * several)
 
 
 def _updates(record: Record) -> list[Json]:

@@ -13,14 +13,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from onefold.agents.book import Book
 from onefold.agents.erasure import settle
 from onefold.agents.frames import Frames
-from onefold.agents.refused import Refused
+from onefold.agents.members import Member
+from onefold.agents.prompts import Prompted
+from onefold.agents.refused import Closed, Refused
 from onefold.agents.room import Room
 from onefold.agents.spec import Agent, Agents, AgentUnusable
-from onefold.errors import OnefoldError, SessionNotFound, StoreError
+from onefold.errors import OnefoldError, SessionNotFound, StoreError, StoreUnavailable
+from onefold.journal.permissions import access_beside, make_file, make_folder_for, widen
 from onefold.journal.refusals import check_name
 from onefold.journal.seam import Transaction
 from onefold.model import Clock, Json, system_clock
@@ -40,13 +44,23 @@ TICK = 5.0
 """Seconds between two looks at leases and bounds."""
 CALM = 0.2
 """Seconds between two looks at what others wrote, however much that is."""
+MINUTE = 60.0
 DAY = 86_400.0
 RETAIN_EVERY = 3_600.0
 MOST_ROOMS = 1_000
+_ENDS = "onefold is about to end; attach again when it is back"
 
 
 class Hosted(OnefoldError):
     """Another process runs the agent of this session."""
+
+
+class _Given(NamedTuple):
+    """What a room was opened with. Kept in memory only: a command and servers' settings may hold keys."""
+
+    agent: Agent
+    cwd: str
+    servers: Sequence[Json]
 
 
 class Host:
@@ -68,16 +82,27 @@ class Host:
         self.redact = self.agents.redact
         self.clock = clock
         self.compact_at = compact_at
+        self.idle = self.agents.idle * MINUTE
+        """Seconds without a client and without work after which a room ends by itself; 0: never."""
         self._resume = resume
         self.frames = Frames(str(frames), clock=clock)
-        self.default: Room | None = None
-        """The room that a client without a session's id comes to."""
+        self.default: str | None = None
+        """The session of the room that a client without a session's id comes to."""
         self.snapshots: Callable[[str], dict[str, Json]] | None = None
         """How a session is described to who attaches; the server gives it."""
+        self.changed: Callable[[str], None] | None = None
+        """Hears of each session whose room is not as it was, which no record says; the server gives it."""
         self._locks = Path(f"{frames}.locks")
         self._held: dict[str, int] = {}
         self._rooms: dict[str, Room] = {}
-        self._opening: dict[str, asyncio.Future[Room]] = {}
+        self._given: dict[str, _Given] = {}
+        self._opening: dict[str, asyncio.Task[Room]] = {}
+        self._shutting: dict[str, asyncio.Task[None]] = {}
+        self._lobby: dict[str, dict[Member, bool]] = {}
+        """Clients who will be in the next room of a session: they were in the last one, or came while none was open and
+        start none. With each, whether it is new."""
+        self._resting: set[str] = set()
+        """Sessions whose rooms ended by themselves, and are opened when there is something to do."""
         self._threads = ThreadPoolExecutor(THREADS, "onefold-rooms")
         self._stop = threading.Event()
         self._ticking: asyncio.Task[None] | None = None
@@ -97,12 +122,20 @@ class Host:
         threading.Thread(target=self._listen, args=(loop,), name="onefold-rooms-listen", daemon=True).start()
 
     async def close(self) -> None:
-        """Ends every agent, settles what is open, and closes the frames. The store stays open."""
+        """Ends every agent, settles what is open, and closes the frames. The store stays open. A second call does
+        nothing."""
+        if self._stop.is_set():
+            return
         self._stop.set()
         for task in (self._ticking, self._resuming):
             if task is not None:
                 task.cancel()
-        await asyncio.gather(*(room.close() for room in self._rooms.values()), return_exceptions=True)
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        for room in list(self._rooms.values()):
+            self._begin_to_shut(room, "onefold ended", stay=False)
+        await asyncio.gather(*self._shutting.values(), return_exceptions=True)
+        for session in list(self._lobby):
+            self._send_away(session, "onefold ended")
         for session in list(self._held):
             self._unlock(session)
         await self.in_thread(self.frames.close)
@@ -127,6 +160,11 @@ class Host:
 
     def snapshot(self, session: str) -> dict[str, Json]:
         return self.snapshots(session) if self.snapshots is not None else {}
+
+    def told(self, session: str) -> None:
+        """The room of a session is not as it was."""
+        if self.changed is not None:
+            self.changed(session)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """A thread of its own: the journal changed, by whoever it was, and rooms look whether it is for them."""
@@ -173,7 +211,10 @@ class Host:
     async def _bury(self, session: str) -> None:
         """A session was deleted: its room and its agent end, and nothing is kept of them."""
         try:
-            await self.shut(session, "its session was deleted")
+            await self._shut(session, "its session was deleted", stay=False)
+            self._send_away(session, "its session was deleted")
+            self._given.pop(session, None)
+            self._resting.discard(session)
             await self.in_thread(lambda: settle(self.store.journal, self.frames, session))
         except OnefoldError as error:
             log.warning("the frames of a deleted session are removed later: %s", error, extra={"session": session})
@@ -184,6 +225,7 @@ class Host:
             await asyncio.sleep(TICK)
             for room in self._rooms.values():
                 room.poke()
+            await self._wake()
             if self.clock() - retained > RETAIN_EVERY:
                 retained = self.clock()
                 before = retained - self.agents.days * DAY
@@ -192,6 +234,27 @@ class Host:
                     await self.in_thread(lambda before=before: self.frames.retain(before))  # type: ignore[misc]
                 except OnefoldError as error:
                     log.warning("old frames could not be removed: %s", error)
+
+    async def _wake(self) -> None:
+        """Opens the rooms that ended by themselves and have something to do since: a compaction that somebody wants, or
+        an input."""
+        resting = [session for session in self._resting if session not in self._shutting]
+
+        def look(tx: Transaction) -> list[str]:
+            found = ((session, tx.session(session)) for session in resting)
+            return [session for session, state in found if state is not None and (state.pending or state.open)]
+
+        try:
+            wanted = await self.in_thread(lambda: self.store.journal.backend.read(look)) if resting else []
+        except StoreError as error:
+            log.warning("it cannot be told whether closed rooms have something to do: %s", error)
+            return
+        for session in wanted:
+            self._resting.discard(session)
+            try:
+                await self.enter(session)
+            except OnefoldError as error:
+                log.warning("a room could not be taken up: %s", error, extra={"session": session})
 
     # ------------------------------------------------------------------ rooms
 
@@ -208,6 +271,24 @@ class Host:
             return self._rooms.get(self.store.resolve(any_id))
         return None
 
+    async def found(self, any_id: str) -> Room | None:
+        """The room of a session; None if it has an agent, and that does not run here. Starts nothing."""
+        if (room := self.room(any_id)) is not None:
+            return room
+        session = await self.in_thread(lambda: self.store.resolve(any_id))
+        if await self.in_thread(lambda: self.frames.room(session)) is None:
+            raise _no_agent(session)
+        return self._rooms.get(session)
+
+    async def found_for(self, any_id: str) -> Room | None:
+        """The same, for who acts in it: raises if it is another process that has it open."""
+        room = await self.found(any_id)
+        if room is None:
+            session = await self.in_thread(lambda: self.store.resolve(any_id))
+            if session not in self._opening and session not in self._shutting:
+                self._check_free(session)
+        return room
+
     async def enter(self, any_id: str) -> Room:
         """The room of a session, opened again if it was one before and the config file names its agent."""
         found = self.room(any_id)
@@ -216,12 +297,11 @@ class Host:
         session = await self.in_thread(lambda: self.store.resolve(any_id))
         if session in self._opening:
             return await asyncio.shield(self._opening[session])
+        if (given := self._given.get(session)) is not None:
+            return await self.open(session, given.agent, cwd=given.cwd, servers=given.servers)
         row = await self.in_thread(lambda: self.frames.room(session))
         if row is None:
-            raise Refused(
-                f"session {session!r} has no agent; start one with "
-                f"`onefold run --session {shlex.quote(session)} -- COMMAND`"
-            )
+            raise _no_agent(session)
         try:
             agent = self.agents.again(row.agent, session)
         except AgentUnusable:
@@ -230,41 +310,142 @@ class Host:
         return await self.open(session, agent, cwd=row.cwd)
 
     async def open(self, session: str, agent: Agent, *, cwd: str, servers: Sequence[Json] = ()) -> Room:
-        """The room of a session; made, with its agent, if it is not open here. Two who ask at once get the same one."""
+        """The room of a session; made, with its agent, if it is not open here. Two who ask at once get the same one.
+        One that is about to end has ended before the next one is made."""
+        while (shutting := self._shutting.get(session)) is not None:
+            await asyncio.shield(shutting)
         if session in self._rooms:
             return self._rooms[session]
-        if session in self._opening:
-            return await asyncio.shield(self._opening[session])
-        check_name("session id", session)
-        if self._stop.is_set():
-            raise Refused("onefold is about to end; attach again when it is back")
-        if len(self._rooms) >= MOST_ROOMS:
-            raise Refused(f"{MOST_ROOMS} rooms are open already")
-        made: asyncio.Future[Room] = asyncio.get_running_loop().create_future()
-        self._opening[session] = made
+        if session not in self._opening:
+            check_name("session id", session)
+            if self._stop.is_set():
+                raise Refused(_ENDS)
+            if len(self._rooms) >= MOST_ROOMS:
+                raise Refused(f"{MOST_ROOMS} rooms are open already")
+            making = asyncio.create_task(self._make(session, _Given(agent, cwd, servers)))
+            making.add_done_callback(_heard)
+            self._opening[session] = making
+        return await asyncio.shield(self._opening[session])
+
+    async def _make(self, session: str, given: _Given) -> Room:
+        """A task of its own: whoever asked for it may go."""
         try:
             self._lock(session)
-            room = Room(self, session, agent, cwd=cwd, servers=servers)
-            await room.open()
-            self._rooms[session] = room
-            if self._stop.is_set():
-                await room.close()
-            made.set_result(room)
+            try:
+                room = Room(self, session, given.agent, cwd=given.cwd, servers=given.servers)
+                await room.open()
+                if self._stop.is_set():
+                    await room.close()
+                    raise Refused(_ENDS)
+            except BaseException:
+                self._unlock(session)
+                raise
+            self._rooms[session], self._given[session] = room, given
+            self._resting.discard(session)
+            self.told(session)
+            await self._let_in(room)
             return room
-        except BaseException as error:
-            self._unlock(session)
-            made.set_exception(error if isinstance(error, Exception) else Refused("it was given up"))
-            made.exception()  # who waits gets it; if nobody does, that is no complaint
-            raise
         finally:
             del self._opening[session]
 
-    async def shut(self, session: str, why: str) -> None:
-        """Ends a room. Its session stays, and the room can be opened again."""
-        room = self._rooms.pop(session, None)
+    async def _let_in(self, room: Room) -> None:
+        """Those who waited for it are in it, from the number on that they have."""
+        for member, new in self._lobby.pop(room.session, {}).items():
+            try:
+                await room.join(member, lambda: None, after=member.last, new=new)
+            except OnefoldError as refused:
+                member.outbox.close(f"attach again: {refused}")
+
+    async def prompt(self, any_id: str, member: Member, params: dict[str, Json], *, first: bool = False) -> Prompted:
+        """Asks the agent of a session for a turn, in its room. If that ends in this moment, in the next one."""
+        while True:
+            room = await self.enter(any_id)
+            with contextlib.suppress(Closed):
+                return await room.prompt(member, params, first=first)
+
+    async def unqueue(self, any_id: str, member: Member, number: int) -> Json:
+        """Takes a prompt back that waits for the agent of a session, whether that runs or not."""
+        room = await self.found_for(any_id)
         if room is not None:
-            await room.close(why)
-            self._unlock(session)
+            return await room.unqueue(member, number)
+        book = Book(self.store, await self.in_thread(lambda: self.store.resolve(any_id)))
+        return {"unqueued": await self.in_thread(lambda: book.unqueue(number, actor=member.name))}
+
+    async def restart(self, any_id: str, by: str) -> Room:
+        """Ends the process of a session's agent, whatever it does, and starts the next one. One that does not run here
+        is started."""
+        found = self.room(any_id)
+        if found is None:
+            return await self.enter(any_id)
+        await found.restart(by)
+        return found
+
+    async def shut(self, any_id: str, why: str) -> bool:
+        """Ends a room and its agent; False if it is not open. Its session stays with all that waits in it, and the next
+        prompt, of a client that was there or of another, opens the next one."""
+        session = await self.in_thread(lambda: self.store.resolve(any_id))
+        self._resting.discard(session)
+        if session in self._opening:
+            await asyncio.gather(asyncio.shield(self._opening[session]), return_exceptions=True)
+        if session not in self._rooms and session not in self._shutting:
+            self._check_free(session)
+        return await self._shut(session, why, stay=True)
+
+    def rest(self, room: Room) -> None:
+        """A room has nobody in it and nothing to do."""
+        if self._rooms.get(room.session) is room and not self._stop.is_set():
+            self._resting.add(room.session)
+            self._begin_to_shut(room, f"nobody was here and nothing was to do for {self.idle / MINUTE:g} minutes")
+
+    async def _shut(self, session: str, why: str, *, stay: bool) -> bool:
+        room = self._rooms.get(session)
+        if room is not None:
+            self._begin_to_shut(room, why, stay=stay)
+        ending = self._shutting.get(session)
+        if ending is not None:
+            await asyncio.shield(ending)
+        return room is not None
+
+    def _begin_to_shut(self, room: Room, why: str, *, stay: bool = True) -> None:
+        """From here on it is not found any more, and nobody comes in."""
+        del self._rooms[room.session]
+        room.seal()
+        self._shutting[room.session] = asyncio.create_task(self._see_it_shut(room, why, stay=stay))
+
+    async def _see_it_shut(self, room: Room, why: str, *, stay: bool) -> None:
+        try:
+            left = await room.close(why, stay=stay)
+            self._lobby.setdefault(room.session, {}).update(dict.fromkeys(left, False))
+        finally:
+            if not self._lobby.get(room.session):
+                self._lobby.pop(room.session, None)
+            self._unlock(room.session)
+            del self._shutting[room.session]
+
+    def expect(self, session: str, member: Member, after: int) -> None:
+        """Has a client wait until somebody opens the room of a session; then it is let in, with all that comes after
+        this frame. For who starts no agent."""
+        member.last = after
+        self._lobby.setdefault(session, {})[member] = True
+
+    def leave(self, session: str, member: Member) -> None:
+        """A client goes, from its room or from where it waits for the next one."""
+        if (room := self._rooms.get(session)) is not None:
+            room.leave(member)
+        self.drop(session, member)
+
+    def drop(self, session: str, member: Member) -> None:
+        """Without a word to the others: it takes another place."""
+        if (room := self._rooms.get(session)) is not None:
+            room.members.drop(member)
+        waiting = self._lobby.get(session, {})
+        waiting.pop(member, None)
+        if not waiting:
+            self._lobby.pop(session, None)
+
+    def _send_away(self, session: str, why: str) -> None:
+        for member in self._lobby.pop(session, {}):
+            member.outbox.close(why)
 
     # ------------------------------------------------------------------ one host a session
 
@@ -272,9 +453,19 @@ class Host:
         """A file's lock, which ends with this process however it ends."""
         if fcntl is None:
             return
-        self._locks.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._locks / hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        access = access_beside(self._locks.with_suffix(""))
+        try:
+            make_folder_for(self._locks, access)
+            make_file(path, access)
+            handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            widen(handle, access, access.file)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{path} cannot be locked ({error.strerror}), so the agent of session {session!r} was not started: "
+                f"another process might run it. Whoever owns {self._locks} can let you in: "
+                f"`chmod -R g+rwX {shlex.quote(str(self._locks))}`"
+            ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -298,3 +489,14 @@ class Host:
         handle = self._held.pop(session, None)
         if handle is not None:
             os.close(handle)
+
+
+def _no_agent(session: str) -> Refused:
+    how = f"onefold run --session {shlex.quote(session)} -- COMMAND"
+    return Refused(f"session {session!r} has no agent; start one with `{how}`")
+
+
+def _heard(made: asyncio.Task[Room]) -> None:
+    """Who waits for it gets what went wrong; if nobody does, that is no complaint."""
+    if not made.cancelled():
+        made.exception()

@@ -24,7 +24,8 @@ class Member:
     outbox: Outbox
     since: float
     kind: str = "acp"
-    may_write: bool = True
+    may_act: bool = True
+    """It may prompt, cancel, and answer what the agent asks; another one only looks on."""
     may_compact: bool = True
     knows_compaction: bool = False
     """It announced ACP's `session.compaction`; for another one, a compaction is shown as a tool call."""
@@ -79,6 +80,13 @@ class Told:
         shown = as_tool_call(update)
         if shown is not None:
             yield {**params, "update": shown}
+
+
+def known_as(given: Json, token: str, most: int = 64) -> str:
+    """What a client calls itself, with the name of its token behind it: that alone is no word of the client's. Token
+    names have neither spaces nor brackets, so nobody passes for another one."""
+    said = "".join(c for c in given if c.isprintable()).strip()[:most] if isinstance(given, str) else ""
+    return f"{said} ({token})" if said and said != token else token
 
 
 def translated(params: dict[str, Json], session: str) -> dict[str, Json]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from onefold.agents import witnesses
 from onefold.agents.child import CannotStart, Child, ChildGone, Ended
 from onefold.agents.frames import RoomRow
-from onefold.agents.refused import AUTH_REQUIRED, BUSY, Refused
+from onefold.agents.refused import AUTH_REQUIRED, BUSY, Closed, Refused
 from onefold.agents.spec import Agent, AgentUnusable, shown
 from onefold.agents.wire import Frame, request
 from onefold.errors import OnefoldError
@@ -70,9 +70,17 @@ class Process:
         self._room = room
         self._servers = list(servers)
         self._child: Child | None = None
+        self._newest: Child | None = None
+        """The one that was started last, also when it is about to end."""
         self._rising: asyncio.Task[None] | None = None
         self._again: asyncio.TimerHandle | None = None
         self._stopping: asyncio.Task[Ended] | None = None
+        self._restarting: asyncio.Future[None] | None = None
+        """Done when the next one starts; for all who asked for that."""
+        self._settling = False
+        """One has ended, and what it left open is not settled yet: the next one starts after that."""
+        self._asked = False
+        """Somebody wants it meanwhile."""
         self._authenticated = asyncio.Event()
         self._starts = 0
         self._steady: float | None = None
@@ -85,6 +93,22 @@ class Process:
     def runs(self) -> bool:
         return self._child is not None
 
+    @property
+    def takes(self) -> bool:
+        """Whether something can be sent to it. Not to one that has died, also before the room has heard of that."""
+        return self._child is not None and self._child.takes
+
+    @property
+    def rests(self) -> bool:
+        """Whether it neither begins nor ends, and owes no answer. One that waits for somebody to log in rests."""
+        begins = self._rising is not None and not self._rising.done() and self._room.phase != "locked"
+        return not (begins or self._settling or self._calls)
+
+    @property
+    def ends(self) -> bool:
+        """One has ended, and what it left open is being settled. After that it is decided whether another starts."""
+        return self._settling
+
     # ------------------------------------------------------------------ up and down
 
     def rise(self) -> None:
@@ -94,16 +118,25 @@ class Process:
             self._again = None
         if self._room.phase == "closed" or self._child is not None:
             return
-        if self._rising is not None and not self._rising.done():
+        if self._settling:
+            self._asked = True
             return
-        self._room.rises()
-        self._rising = asyncio.create_task(self._bring_up(), name=f"agent of {self._room.session}")
+        if self._rising is None or self._rising.done():
+            self._room.rises()
+            self._rising = asyncio.create_task(self._bring_up(), name=f"agent of {self._room.session}")
+        if self._restarting is not None and not self._restarting.done():
+            self._restarting.set_result(None)
 
     def rise_later(self) -> None:
         """Starts it again after it died: at once, and then ever later if it goes on dying."""
         since, self._steady = self._steady, None
         lived = since is not None and self._room.around.clock() - since > STEADY
-        self._deaths = 0 if lived else self._deaths + 1
+        restarts = self._restarting is not None and not self._restarting.done()
+        self._deaths = 0 if lived or restarts else self._deaths + 1
+        asked = self.settled()
+        if asked or restarts:
+            self.rise()
+            return
         if self._deaths >= GIVE_UP:
             why = "the agent dies again and again; it is started when somebody asks for something"
             log.error(why, extra={"session": self._room.session})
@@ -111,6 +144,12 @@ class Process:
             return
         wait = BACKOFF[min(self._deaths, len(BACKOFF) - 1)]
         self._again = asyncio.get_running_loop().call_later(wait, self.rise)
+
+    def settled(self) -> bool:
+        """What the last one left open is settled, as far as it can be: another one may start. True if somebody waits
+        for that."""
+        asked, self._settling, self._asked = self._asked, False, False
+        return asked
 
     async def remember(self) -> None:
         """From here on the room can be opened again, whatever becomes of its agent."""
@@ -128,12 +167,29 @@ class Process:
         """For good."""
         if self._again is not None:
             self._again.cancel()
+        if self._restarting is not None and not self._restarting.done():
+            self._restarting.set_exception(Closed(self._room.session))
+            self._restarting.exception()  # whoever asked for it may be gone
+        await self._rise_no_more()
+        self._child = None
+        if self._newest is not None:
+            await self._newest.end()
+
+    async def _rise_no_more(self) -> None:
         if self._rising is not None:
             self._rising.cancel()
             await asyncio.gather(self._rising, return_exceptions=True)
-        child, self._child = self._child, None
-        if child is not None:
-            await child.end()
+
+    def restart(self, why: str) -> asyncio.Future[None]:
+        """Ends the process that runs now, whatever it does, and starts the next one when what it left open is settled:
+        then this is done. Whoever asks before that asks for the same."""
+        if self._restarting is None or self._restarting.done():
+            self._restarting = asyncio.get_running_loop().create_future()
+            if self._child is not None:
+                self.stop(why)
+            else:
+                self.rise()
+        return self._restarting
 
     def stop(self, why: str) -> None:
         """Ends the process that runs now, with all that it started. The room hears of it as of any other death, and
@@ -151,6 +207,7 @@ class Process:
             child, self._child = self._child, None
             if child is None and self._began_and_ended:
                 return  # its end was heard of already
+            self._settling = True
             ended = await child.end() if child is not None else None
             how = f" ({ended.cause})" if ended is not None else ""
             why = self._room.tape.line(why)
@@ -165,15 +222,15 @@ class Process:
         self._starts += 1
         self._began_and_ended = False
         post, room = self._room.post, self._room
-        child: Child | None = None
-        self._child = child = await Child.start(
+        start = self._starts
+        self._child = self._newest = child = await Child.start(
             self.agent.command,
             env=room.around.environment(self.agent),
             cwd=self.agent.cwd or self.cwd,
             on_frame=lambda frame: post(room.heard, frame),
             on_line=lambda line: post(room.logged, line),
             on_noise=lambda line: post(room.noise, line),
-            on_end=partial(post, self._ended, self._starts),
+            on_end=partial(post, self._ended, start),
         )
         hello = {
             "protocolVersion": 1,
@@ -189,7 +246,7 @@ class Process:
         self.greeted.set()
         self._first(None)
         how = await self._begin_session()
-        await post(self._is_ready, child.pid, how)
+        await post(self._is_ready, start, child.pid, how)
 
     async def _begin_session(self) -> str:
         """Takes the agent's own session up again, by the best way it has; else a new one, which is told the context."""
@@ -256,8 +313,8 @@ class Process:
         if isinstance(own, str):
             self.speaks_of = own
 
-    async def _is_ready(self, pid: int, how: str) -> None:
-        if self._child is None or self._room.phase == "closed":
+    async def _is_ready(self, start: int, pid: int, how: str) -> None:
+        if self._child is None or start != self._starts or self._room.phase == "closed":
             return
         room, own = self._room, self.session or ""
         info = self.initialized.get("agentInfo")
@@ -278,7 +335,8 @@ class Process:
         self._began_and_ended = True
         if self._child is None:
             return  # it was ended on purpose
-        self._child = None
+        self._child, self._settling = None, True
+        await self._rise_no_more()  # it may wait for somebody to log in, which nobody can any more
         body: dict[str, Json] = {"code": ended.code, "signal": ended.signal, "cause": ended.cause}
         self._first(self._with_last_words(f"the agent {self.agent.name!r} did not answer: {ended.cause}", ended))
         await self._room.agent_gone(ended.cause, body)

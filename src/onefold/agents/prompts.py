@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -10,10 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from onefold.agents.handover import handover
-from onefold.agents.members import Member
+from onefold.agents.members import Member, Told
 from onefold.agents.refused import BUSY, FORBIDDEN, Refused
 from onefold.agents.wire import Frame, error, notification
-from onefold.agents.witnesses import asks_to_compact
+from onefold.agents.witnesses import asks_to_compact, may_compact
 from onefold.errors import OnefoldError, StoreError, TurnLost
 from onefold.model import Held, Json, Outcome, Record, TurnClaim
 
@@ -77,12 +78,12 @@ class Prompts:
     async def take(self, member: Member, params: dict[str, Json], first: bool, asked: Prompted) -> None:
         """A prompt of a client. It is on disk before the agent gets it."""
         try:
+            self._check(params.get("prompt"), member.may_compact)
             instructions = asks_to_compact(params.get("prompt"))
             if instructions is not None:
-                if not member.may_compact:
-                    raise Refused("this token may not compact; one with that scope may", FORBIDDEN)
                 asked.accepted.set_result(None)
-                await self._room.compactions.asked("manual", instructions or None, member.name, asked.ended)
+                ended = self._told(member, asked.ended)
+                await self._room.compactions.asked("manual", instructions or None, member.name, ended)
                 return
             number = await self._queue(member, params, asked.ended)
             asked.accepted.set_result(number)
@@ -95,13 +96,36 @@ class Prompts:
             if not asked.accepted.done():
                 asked.accepted.set_exception(refused)
 
+    def _told(self, member: Member, ended: asyncio.Future[Json]) -> asyncio.Future[Json]:
+        """The end of a compaction that a client asked for by a prompt. One that knows nothing of onefold sees the end
+        of a turn and no more: if nothing came of it, it is told as an agent would tell it."""
+        known: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+
+        def over(_: asyncio.Future[Json]) -> None:
+            trouble = known.exception()
+            if isinstance(trouble, OnefoldError):
+                refuse(ended, trouble)
+                return
+            cause = why_not(known.result())
+            if cause is not None and not member.attached:
+                words = {"type": "text", "text": f"The context was not compacted: {cause}."}
+                update = {"sessionUpdate": "agent_message_chunk", "content": words}
+                session = self._room.session
+                Told(notification("session/update", {"sessionId": session, "update": update}), session, None).to(member)
+            fulfil(ended, known.result())
+
+        known.add_done_callback(over)
+        return known
+
     async def _queue(self, member: Member, params: dict[str, Json], ended: asyncio.Future[Json]) -> int | None:
         room = self._room
         if len(self.queued) >= QUEUE:
             raise Refused(f"{QUEUE} prompts wait already; wait until one is done, or take one back")
         kept = room.tape.redacted(notification("session/prompt", {"prompt": params.get("prompt")}))
         said = kept.params.get("prompt") if kept is not None else None
-        body = {"prompt": said if isinstance(said, list) else []}
+        body: dict[str, Json] = {"prompt": said if isinstance(said, list) else []}
+        if not member.may_compact:
+            body["_meta"] = {"onefold": {"may": ["agents"]}}
         key = _own_meta(params).get("key")
         number = await room.in_thread(
             partial(room.book.queue, body, actor=member.name, key=key if isinstance(key, str) else None)
@@ -113,6 +137,11 @@ class Prompts:
             return None  # the same key, and its turn is over
         self._waiting.setdefault(number, _Waiting(params, member)).futures.append(ended)
         return number
+
+    def _check(self, prompt: Json, permitted: bool) -> None:
+        """A prompt can be a command. The one to compact takes a scope of its own, however it comes and is spelled."""
+        if not permitted and may_compact(prompt, self._room.compactions.commands):
+            raise Refused("this is a command to compact, for which its token lacks the scope `compact`", FORBIDDEN)
 
     async def changed(self) -> None:
         """The queue is not as it was."""
@@ -140,7 +169,7 @@ class Prompts:
     async def next(self) -> None:
         """Gives the agent what it has to do next, if it is free: a compaction that was asked for, or a prompt."""
         room = self._room
-        if self.turn is not None or room.phase != "ready":
+        if self.turn is not None or room.phase != "ready" or not room.process.takes:
             return
         if await room.compactions.begin_wanted():
             return
@@ -159,7 +188,9 @@ class Prompts:
         try:
             await self._run(record, chosen.number)
         except OnefoldError as trouble:  # nothing was sent, so nobody would ever end the turn
-            await self.end("failed", str(trouble), error(None, BUSY, str(trouble)))
+            code = trouble.code if isinstance(trouble, Refused) else BUSY
+            await self.end("failed", str(trouble), error(None, code, str(trouble)))
+            room.soon(self.next)
 
     async def begin(self, owner: str, prompt: int) -> bool:
         """Begins a turn; False if another writer has it, and the journal will tell when that is over."""
@@ -184,9 +215,10 @@ class Prompts:
         room, claim = self._room, self._claim
         room.tape.record = record.number
         waiting = self._waiting.get(number)
-        params = dict(waiting.params) if waiting is not None else dict(record.body)
+        params = dict(waiting.params) if waiting is not None else {"prompt": _body(record).get("prompt")}
         blocks = params.get("prompt")
         blocks = blocks if isinstance(blocks, list) else []
+        self._check(blocks, _may_compact(record))  # the agent may have told of its commands since it was queued
         for block in blocks:
             said = {"sessionUpdate": "user_message_chunk", "content": block}
             room.tape.tell("session/update", {"update": said}, but=waiting.member if waiting is not None else None)
@@ -195,7 +227,7 @@ class Prompts:
         await self.changed()
         if room.process.handover:
             context = await room.in_thread(lambda: room.around.store.session(room.session).context())
-            told = handover(context, before=record.number)
+            told = handover(context, before=record.number, nonce=room.book.journal.new_id())
             params["prompt"] = [told, *blocks] if told is not None else blocks
             room.process.handover = False
         await self.send(params)
@@ -252,6 +284,12 @@ class Prompts:
             else:
                 fulfil(future, how)
 
+    def let_go(self) -> None:
+        """The room ends: what waits stays where it is, and nobody waits here for its end."""
+        why = Refused("the room was closed before its turn came; the prompt waits, and runs when it is taken up again")
+        for number in list(self._waiting):
+            self._settle(number, why)
+
     async def cancel(self, by: str, member: Member | None = None) -> None:
         """Asks the agent to stop what it is at."""
         room = self._room
@@ -260,7 +298,8 @@ class Prompts:
         self.turn.cancelled = True
         room.later(OBEYS, self._obeyed, self.turn)
         room.tape.tell("onefold/cancelling", {"by": by})
-        room.process.send(notification("session/cancel", {"sessionId": room.process.session}))
+        with contextlib.suppress(Refused):  # it is about to end, and its turn with it; or it does not read, and will be
+            room.process.send(notification("session/cancel", {"sessionId": room.process.session}))
         await room.questions.withdraw("cancelled", member)
 
     async def _obeyed(self, turn: Turn) -> None:
@@ -307,10 +346,26 @@ def _shown(record: Record) -> dict[str, Json]:
     return {"input": record.number, "by": record.actor, "at": record.at, "prompt": record.body.get("prompt")}
 
 
+def _may_compact(record: Record) -> bool:
+    """What a prompt may do was settled by the token that sent it. One that says nothing is no client's of a server."""
+    may = _own_meta(_body(record)).get("may")
+    return not isinstance(may, list) or "compact" in may
+
+
+def _body(record: Record) -> dict[str, Json]:
+    return record.body if isinstance(record.body, dict) else {}
+
+
 def _own_meta(params: dict[str, Json]) -> dict[str, Json]:
     meta = params.get("_meta")
     own = meta.get("onefold") if isinstance(meta, dict) else None
     return own if isinstance(own, dict) else {}
+
+
+def why_not(ended: Json) -> str | None:
+    """Why nothing came of a compaction, by what its end says."""
+    cause = _own_meta(ended).get("cause") if isinstance(ended, dict) else None
+    return cause if isinstance(cause, str) else None
 
 
 def fulfil(future: asyncio.Future[T], value: T) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from onefold.agents.calls import Calls
 from onefold.agents.members import Member, translated
 from onefold.agents.refused import BUSY, Refused
 from onefold.agents.wire import METHOD_NOT_FOUND, Frame, error, notification, request
@@ -27,12 +28,15 @@ class Question:
     method: str
     params: dict[str, Json]
     at: float
+    shown: dict[str, Json]
+    """The parameters as who is to answer sees them: with all that is known of the call that is asked about."""
 
 
 class Questions:
     """Those of a room that wait for an answer. All of it is used in the room's own task."""
 
     def __init__(self, room: Room) -> None:
+        self.calls = Calls()
         self._room = room
         self._waiting: dict[str, Question] = {}
 
@@ -43,7 +47,7 @@ class Questions:
         return len(self._waiting)
 
     def shown(self) -> list[Json]:
-        return [{"question": q.id, "method": q.method, "params": q.params, "at": q.at} for q in self._waiting.values()]
+        return [{"question": q.id, "method": q.method, "params": q.shown, "at": q.at} for q in self._waiting.values()]
 
     async def asked(self, frame: Frame) -> None:
         """The agent asks. It is in the journal before anybody is asked."""
@@ -55,7 +59,8 @@ class Questions:
             room.process.send(error(id, METHOD_NOT_FOUND, f"{method}: onefold gives agents no files and no terminals"))
             return
         await room.tape.all_said()
-        question = Question(room.book.journal.new_id(), id, method, frame.params, room.around.clock())
+        shown = self.calls.whole(frame.params)
+        question = Question(room.book.journal.new_id(), id, method, frame.params, room.around.clock(), shown)
         kept = room.tape.redacted(frame)
         params = kept.params if kept is not None else {}
         room.tape.record = await room.in_thread(partial(room.book.asked, question.id, method, params, room.tape.claim))
@@ -70,17 +75,17 @@ class Questions:
             self._put(member, question)
 
     def _put(self, member: Member, question: Question) -> None:
-        if member.may_write and member.live:
-            member.send(request(question.id, question.method, translated(question.params, self._room.session)))
+        if member.may_act and member.live:
+            member.send(request(question.id, question.method, translated(question.shown, self._room.session)))
 
     async def answer(self, member: Member, frame: Frame) -> None:
         """A client's answer. The first one wins; one that is an error only if nobody else can give another."""
         question = self._waiting.get(str(frame.id))
-        if question is None or not member.may_write:
+        if question is None or not member.may_act:
             return
         if "error" in frame.body:
             member.declined.add(question.id)
-            if any(m.may_write and question.id not in m.declined for m in self._room.members):
+            if any(m.may_act and question.id not in m.declined for m in self._room.members):
                 return
         said = {k: v for k, v in frame.body.items() if k in ("result", "error")}
         await self._settle(question, "answered", said, member)
@@ -96,10 +101,17 @@ class Questions:
         for question in [q for q in self._waiting.values() if q.id in ids]:
             await self._settle(question, "withdrawn", None, None)
 
+    def forget_calls(self) -> None:
+        """Something was erased, and it may have been a call: what is not in the question itself is shown no more."""
+        self.calls.forget()
+        self._waiting = {q.id: replace(q, shown=q.params) for q in self._waiting.values()}
+
     async def withdraw(self, outcome: str = "withdrawn", by: Member | None = None) -> None:
         """Nobody need answer any more: the turn is over, or somebody cancels it."""
         for question in list(self._waiting.values()):
             await self._settle(question, outcome, None, by)
+        if outcome == "withdrawn":
+            self.calls.forget()
 
     async def _settle(self, question: Question, outcome: str, said: dict[str, Json] | None, by: Member | None) -> None:
         room = self._room
@@ -114,7 +126,7 @@ class Questions:
         with contextlib.suppress(Refused):  # it is gone, and asks no more
             room.process.send(Frame({"jsonrpc": "2.0", "id": question.asked_as, **body}))
         for member in room.members:
-            if member is not by and member.may_write:
+            if member is not by and member.may_act:
                 member.send(notification("$/cancel_request", {"requestId": question.id}))
         told: dict[str, Json] = {"question": question.id, "outcome": outcome}
         if actor is not None:

@@ -18,3 +18,10 @@ class Refused(OnefoldError):
         super().__init__(message)
         self.code = code
         self.data = data
+
+
+class Closed(Refused):
+    """The room has ended. Its session can have another one."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(f"the room of session {session!r} is closed; the next prompt takes it up again")

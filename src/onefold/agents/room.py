@@ -24,7 +24,7 @@ from onefold.agents.members import Member, Members, Told
 from onefold.agents.process import ANSWER, Process
 from onefold.agents.prompts import AGAIN, Prompted, Prompts, fulfil
 from onefold.agents.questions import Questions
-from onefold.agents.refused import AUTH_REQUIRED, BUSY, Refused
+from onefold.agents.refused import AUTH_REQUIRED, BUSY, Closed, Refused
 from onefold.agents.spec import Agent, Redact
 from onefold.agents.tape import Tape
 from onefold.agents.wire import Frame, error, notification
@@ -65,7 +65,11 @@ class Around(Protocol):
     def redact(self) -> Redact | None: ...
     @property
     def compact_at(self) -> float | None: ...
+    @property
+    def idle(self) -> float: ...
     def environment(self, agent: Agent, /) -> dict[str, str]: ...
+    def rest(self, room: Room, /) -> None: ...
+    def told(self, session: str, /) -> None: ...
 
     async def in_thread(self, work: Callable[[], T], /) -> T: ...
 
@@ -91,6 +95,12 @@ class Room:
         self._soon: list[Work] = []
         self._task: asyncio.Task[None] | None = None
         self._others: set[asyncio.Task[None]] = set()
+        self._bringing = 0
+        """Who has something for the inbox and waits for a place in it."""
+        self._wanted_at = around.clock()
+        """When somebody was here last, or something was to do."""
+        self._was_ready = self._closing = False
+        """When it was closed, its agent could be talked to."""
         self._decided = asyncio.Event()
         """The agent can be talked to, or will not be."""
         self._latest: dict[str, Frame] = {}
@@ -118,7 +128,7 @@ class Room:
 
     async def ready(self) -> None:
         """Waits until the agent can be talked to."""
-        if self.phase == "down":
+        if self.phase == "down" and not self.process.ends:
             self.process.rise()
         try:
             async with asyncio.timeout(ANSWER):
@@ -132,7 +142,7 @@ class Room:
         if self.phase == "down":
             raise Refused(f"the agent {self.process.agent.name!r} is not there: {self.trouble}")
         if self.phase == "closed":
-            raise Refused(f"the room of session {self.session!r} is closed")
+            raise Closed(self.session)
 
     async def begun(self) -> None:
         """Waits for the first word of the agent, a while; raises if its command cannot be run, or ends without one."""
@@ -150,21 +160,46 @@ class Room:
             await self.process.greeted.wait()
         return self.process.initialized
 
-    async def close(self, why: str = "onefold ended") -> None:
-        """Ends the agent, settles what is open, and lets go of everybody."""
+    async def restart(self, by: str) -> None:
+        """Ends the agent's process, whatever it does, and starts the next one: then this returns. What is lost is what
+        a death of the agent loses, which is its turn. Two who ask at once restart it once."""
         if self.phase == "closed":
-            return
-        was_ready, self.phase = self.phase == "ready", "closed"
-        self._decided.set()
+            raise Closed(self.session)
+        self._wanted_at = self.around.clock()
+        log.warning("the agent is restarted", extra={"session": self.session, "client": by})
+        await asyncio.shield(self.process.restart(f"{by} restarted it"))
+
+    def seal(self) -> None:
+        """From here on nobody comes in and nothing is begun; `close` does the rest."""
+        if self.phase != "closed":
+            self._was_ready = self.phase == "ready"
+            self._becomes("closed")
+            self._decided.set()
+
+    def _becomes(self, phase: Phase) -> None:
+        """No record says how the agent is now; so everybody is told to look, here and in the list of rooms."""
+        if phase != self.phase:
+            self.phase = phase
+            self.members.tell(notification("onefold/phase", {"sessionId": self.session, "phase": phase}), None)
+            self.around.told(self.session)
+
+    async def close(self, why: str = "onefold ended", *, stay: bool = False) -> list[Member]:
+        """Ends the agent, settles what is open, and lets go of everybody; a second call does nothing. With `stay`, the
+        clients are not sent away: they are returned, for the next room of the session."""
+        if self._closing:
+            return []
+        self._closing = True
+        self.seal()
         await self.process.end()
         if self._task is not None and not self._task.done():
             done = asyncio.Event()
 
             async def last() -> None:
                 try:
-                    await self._settle_all(why, {"cause": why} if was_ready else None)
+                    await self._settle_all(why, {"cause": why} if self._was_ready else None)
                     log.warning("the agent ended", extra={"session": self.session, "cause": why})
                 finally:
+                    await self._do(self._let_go)
                     done.set()
 
             await self._inbox.put(last)
@@ -172,8 +207,23 @@ class Room:
             self._task.cancel()
         for task in self._others:
             task.cancel()
-        for member in self.members:
-            member.outbox.close(why)
+        left = [member for member in self.members if member.outbox.closed is None]
+        for member in left:
+            self.members.drop(member)
+            if not stay:
+                member.outbox.close(why)
+        return left if stay else []
+
+    async def _let_go(self) -> None:
+        """Whoever brought something in the last moment is answered: a prompt is on disk and waits, all else is
+        refused. Nobody waits here for what another room will do."""
+        while self._bringing or not self._inbox.empty():
+            if self._inbox.empty():
+                await asyncio.sleep(0)  # who waited for a place in it has one now
+            else:
+                await self._do(self._inbox.get_nowait())
+        self.prompts.let_go()
+        self.compactions.let_go()
 
     # ------------------------------------------------------------------ the one task
 
@@ -181,7 +231,7 @@ class Room:
         while True:
             await self._do(await self._inbox.get())
             for _ in range(AT_ONCE):
-                if self._inbox.empty():
+                if self._inbox.empty() or self.tape.heavy:
                     break
                 await self._do(self._inbox.get_nowait())
             while self._soon:
@@ -200,7 +250,11 @@ class Room:
 
     async def post(self, work: Callable[..., Awaitable[None]], *given: Any) -> None:
         """Has something done in the room's own task, after all that came before it. From within, use `soon`."""
-        await self._inbox.put(partial(work, *given))
+        self._bringing += 1
+        try:
+            await self._inbox.put(partial(work, *given))
+        finally:
+            self._bringing -= 1
 
     def soon(self, work: Work) -> None:
         """Has something done after the step that is being done."""
@@ -225,10 +279,22 @@ class Room:
             self._inbox.put_nowait(self._look)
 
     async def _look(self) -> None:
-        await self._heed()
+        state = await self._heed()
         await self.compactions.look()
         await self.prompts.look()
         await self.prompts.next()
+        self._rest(state)
+
+    def _rest(self, state: SessionState) -> None:
+        """Lets the room end if nobody was here and nothing was to do for long enough. It is decided in one step:
+        whoever brings something has brought it before, or finds the room closed and opens another."""
+        wanted = state.pending or state.turn or state.open is not None or self.prompts.turn is not None
+        if wanted or len(self.members) or len(self.questions) or not self.process.rests:
+            self._wanted_at = self.around.clock()
+        elif self._soon or self._bringing or not self._inbox.empty():
+            return
+        elif 0 < self.around.idle <= self.around.clock() - self._wanted_at:
+            self.around.rest(self)
 
     async def _heed(self) -> SessionState:
         """Looks whether something was erased, by whoever it was: then nothing that is kept or known here says it any
@@ -243,6 +309,7 @@ class Room:
             await self.in_thread(partial(settle, self.book.journal, self.around.frames, self.session))
             await self.tape.heed()
             self._latest = {kind: frame for kind, frame in self._latest.items() if kind in SAYS_NOTHING}
+            self.questions.forget_calls()
             gone = await self.in_thread(self.book.gone)
             if gone is not None:
                 await self.questions.forget(gone.questions)
@@ -263,6 +330,8 @@ class Room:
             if frame.method == "$/cancel_request":
                 await self.questions.taken_back(frame.params.get("requestId"))
             self.tape.hear(frame, replayed=self.process.replaying)
+            if not self.process.replaying:
+                self.questions.calls.heard(frame.update)
             kind = frame.update.get("sessionUpdate")
             if kind in _LATEST:
                 self._latest[str(kind)] = frame
@@ -278,12 +347,13 @@ class Room:
 
     def locked(self, why: str) -> None:
         """The agent wants somebody to log in."""
-        self.phase, self.trouble = "locked", why
+        self.trouble = why
+        self._becomes("locked")
         self._decided.set()
 
     def rises(self) -> None:
         """The agent is being started, or goes on with it."""
-        self.phase = "starting"
+        self._becomes("starting")
         self._decided.clear()
 
     def given_up(self) -> None:
@@ -292,7 +362,8 @@ class Room:
 
     async def agent_ready(self, how: str) -> None:
         await self.compactions.agent_started()
-        self.phase, self.trouble = "ready", None
+        self.trouble = None
+        self._becomes("ready")
         self._decided.set()
         self.tape.tell("onefold/agent_started", {"agent": self.process.agent.name, "how": how})
         await self.prompts.next()
@@ -302,7 +373,8 @@ class Room:
         where words of the agent's do not belong."""
         if self.phase == "closed":
             return
-        was_ready, self.phase = self.phase == "ready", "down"
+        was_ready = self.phase == "ready"
+        self._becomes("down")
         self._decided.clear()
         log.warning("the agent ended", extra={"session": self.session, "cause": logged or why})
         await self._after_its_end(why, body if was_ready else None)
@@ -314,6 +386,9 @@ class Room:
             log.error("what the agent left open cannot be ended yet: %s", trouble, extra={"session": self.session})
             self.later(AGAIN, self._after_its_end, why, body)
             return
+        except Exception:
+            self.process.settled()
+            raise
         self.process.rise_later()
 
     async def _settle_all(self, why: str, body: dict[str, Json] | None) -> None:
@@ -341,7 +416,8 @@ class Room:
 
     async def _ask(self, work: Callable[..., Awaitable[None]], *given: Any) -> None:
         if self.phase == "closed":
-            raise Refused(f"the room of session {self.session!r} is closed")
+            raise Closed(self.session)
+        self._wanted_at = self.around.clock()
         await self.post(work, *given)
 
     async def unqueue(self, member: Member, number: int) -> Json:
@@ -423,6 +499,8 @@ class Room:
             try:
                 await self._heed()
                 await self.tape.commit()
+                if self.phase == "closed":
+                    raise Closed(self.session)
                 first()
                 member.last = self.tape.last if after is None else after
                 member.live = member.last >= self.tape.last
@@ -453,6 +531,7 @@ class Room:
 
     def leave(self, member: Member) -> None:
         self.members.drop(member)
+        self._wanted_at = self.around.clock()
         if self.phase != "closed":
             self._presence()
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import math
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from onefold.agents.wire import Frame
+from onefold.agents.refused import FORBIDDEN, Refused
+from onefold.agents.wire import INVALID_PARAMS, Frame
 from onefold.errors import OnefoldError
+from onefold.model import Json
 
 Redact = Callable[[Frame], Frame | None]
 """What is kept of a frame: another one, or nothing. What is passed on is not touched by it."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_OPTIONS = ("command", "env", "pass_env", "cwd")
+_OPTIONS = ("command", "env", "pass_env", "cwd", "folders", "mcp_servers")
 _OPTION = re.compile(r"--?|-[A-Za-z]|--[A-Za-z][A-Za-z0-9_-]{0,40}")
 _SHORT = re.compile(r"-[A-Za-z]")
 _OURS = "ONEFOLD_"
@@ -38,6 +42,46 @@ class Agent:
     cwd: str | None = None
     pass_env: tuple[str, ...] = ()
     """Variables that it gets though they are onefold's."""
+    folders: tuple[str, ...] = ()
+    """Where clients of a server may have it work, and below."""
+    mcp_servers: bool = False
+    """Whether clients of a server may name MCP servers for it, which are commands that it runs."""
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The folders, links followed; if the config file names none, where the server itself runs."""
+        named = (*self.folders, *((self.cwd,) if self.cwd is not None else ()))
+        return tuple(Path(one).expanduser().resolve() for one in named or (".",))
+
+    def folder(self, asked: Json) -> str:
+        """The folder that a client of a server wants it to work in, links followed. Refused if it lies elsewhere."""
+        if not isinstance(asked, str) or not Path(asked).is_absolute():
+            raise Refused("cwd has to be an absolute path", INVALID_PARAMS)
+        try:
+            found = Path(asked).resolve()
+        except (OSError, RuntimeError, ValueError) as error:
+            raise Refused(f"cwd {asked!r:.200} is no path: {error}", INVALID_PARAMS) from None
+        if not any(found.is_relative_to(root) for root in self.roots):
+            raise Refused(
+                f"the agent {self.name!r} works in {', '.join(map(str, self.roots))} and below, not in {asked!r:.200}; "
+                f'`folders = ["…"]` under [agents.{self.name}] in the config file allows more',
+                FORBIDDEN,
+            )
+        return str(found)
+
+    def servers(self, asked: Json) -> list[Json]:
+        """The MCP servers that a client of a server names for it. Refused unless the config file allows that."""
+        if asked is None:
+            return []
+        if not isinstance(asked, list):
+            raise Refused("mcpServers has to be a list", INVALID_PARAMS)
+        if asked and not self.mcp_servers:
+            raise Refused(
+                f"the agent {self.name!r} takes no mcpServers from clients, since it would run their commands; "
+                f"`mcp_servers = true` under [agents.{self.name}] in the config file allows it",
+                FORBIDDEN,
+            )
+        return asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +94,8 @@ class Agents:
     """How long raw frames are kept."""
     keys: frozenset[str] = frozenset()
     """The variables that have onefold's own keys, such as the summarizer's."""
+    idle: float = 30.0
+    """Minutes without a client and without work after which a room ends by itself; 0: never."""
 
     def environment(self, agent: Agent, given: Mapping[str, str]) -> dict[str, str]:
         """What an agent finds in its environment. Not what is onefold's own: with a token of the server an agent could
@@ -93,6 +139,11 @@ def agents(settings: Mapping[str, Any]) -> Agents:
     env = { OPENCODE_CONFIG = "/etc/opencode.json" }
     pass_env = ["ONEFOLD_STORE"]        # what is onefold's own, and this agent may have
     cwd = "/home/me/project"
+    folders = ["/home/me/other"]        # where clients of a server may have it work, too
+    mcp_servers = false                 # whether they may name MCP servers, which it then runs
+
+    [rooms]
+    idle = 30                           # minutes after which a room with nobody and nothing in it ends; 0: never
 
     [frames]
     days = 30                           # how long raw frames are kept
@@ -108,7 +159,17 @@ def agents(settings: Mapping[str, Any]) -> Agents:
     if isinstance(days, bool) or not isinstance(days, int | float) or days <= 0:
         raise _wrong(f"frames.days = {days!r} is no number of days above 0")
     known = {name: _agent(name, table) for name, table in tables.items()}
-    return Agents(known, _redact(frames), float(days), frozenset(_key_variables(settings.get("summarizer"))))
+    keys = frozenset(_key_variables(settings.get("summarizer")))
+    return Agents(known, _redact(frames), float(days), keys, idle=_idle(settings.get("rooms", {})))
+
+
+def _idle(rooms: Any) -> float:
+    if not isinstance(rooms, dict) or set(rooms) - {"idle"}:
+        raise _wrong("rooms is a table with one option: [rooms] with idle = 30")
+    idle = rooms.get("idle", 30.0)
+    if isinstance(idle, bool) or not isinstance(idle, int | float) or not 0 <= idle < math.inf:
+        raise _wrong(f"rooms.idle = {idle!r} is no number of minutes; write 30, or 0 for rooms that never end")
+    return float(idle)
 
 
 def _key_variables(table: Any) -> Iterator[str]:
@@ -138,7 +199,18 @@ def _agent(name: str, table: Any) -> Agent:
     cwd = table.get("cwd")
     if cwd is not None and not isinstance(cwd, str):
         raise _wrong(f"agents.{name}.cwd is a folder, in quotes")
-    return Agent(name, words(table.get("command"), f"agents.{name}.command"), env, cwd, tuple(pass_env))
+    folders = table.get("folders", [])
+    if not isinstance(folders, list) or not all(isinstance(v, str) and _is_whole(v) for v in folders):
+        raise _wrong(f'agents.{name}.folders is a list of absolute paths: folders = ["/home/me/project"]')
+    mcp_servers = table.get("mcp_servers", False)
+    if not isinstance(mcp_servers, bool):
+        raise _wrong(f"agents.{name}.mcp_servers is true or false")
+    command = words(table.get("command"), f"agents.{name}.command")
+    return Agent(name, command, env, cwd, tuple(pass_env), tuple(folders), mcp_servers)
+
+
+def _is_whole(path: str) -> bool:
+    return path == "~" or path.startswith("~/") or Path(path).is_absolute()
 
 
 def words(command: object, where: str = "command") -> tuple[str, ...]:

@@ -24,6 +24,8 @@ T = TypeVar("T")
 log = logging.getLogger("onefold.agents")
 
 PAGE = 500
+HEAVY = 4 << 20
+"""Characters that wait to be kept; when there are more, they are kept before anything else is done."""
 
 
 class Threads(Protocol):
@@ -46,6 +48,7 @@ class Tape:
         self._redact = redact
         self._in_thread = in_thread
         self._rows: list[Kept] = []
+        self._waiting = 0
         self._after: list[Callable[[int], None]] = []
         self._folding = Folding()
         self._wholes: list[Whole] = []
@@ -58,6 +61,11 @@ class Tape:
         since = self._folding.since
         return self.last if since is None else since - 1
 
+    @property
+    def heavy(self) -> bool:
+        """Whether much waits to be kept."""
+        return self._waiting > HEAVY
+
     # ------------------------------------------------------------------ keeping and telling
 
     def keep(self, kind: str, frame: Frame | str, after: Callable[[int], None] | None = None) -> None:
@@ -68,6 +76,7 @@ class Tape:
         else:
             body = self.line(frame)
         self._rows.append(Kept(kind, body, self.record))
+        self._waiting += len(body)
         self._after.append(after or _nothing)
 
     def redacted(self, frame: Frame) -> Frame | None:
@@ -121,7 +130,7 @@ class Tape:
         """Makes what was put down durable, then passes it on."""
         while self._rows:
             rows, after = self._rows, self._after
-            self._rows, self._after = [], []
+            self._rows, self._after, self._waiting = [], [], 0
             try:
                 last = await asyncio.wrap_future(self._frames.append(self._book.session, rows, after=self.last))
             except Overtaken:

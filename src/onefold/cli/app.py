@@ -24,6 +24,7 @@ from onefold.cli import (
     mcp,
     note,
     pin,
+    room,
     run,
     search,
     serve,
@@ -100,4 +101,5 @@ app.command("worker")(worker.command)
 app.command("serve")(serve.command)
 app.command("run")(run.command)
 app.command("attach")(attach.command)
+app.add_typer(room.app, name="room")
 app.add_typer(token.app, name="token")

@@ -87,6 +87,10 @@ class Remote:
         with closing(self._connect()) as connection:
             return json.loads(self._answer(connection, path, query).read())
 
+    def post(self, path: str, **query: str) -> Json:
+        with closing(self._connect()) as connection:
+            return json.loads(self._answer(connection, path, query, method="POST").read())
+
     def follow(self, session: str, after: int, lost: Callable[[str], None]) -> Iterator[Record]:
         """Records after a number, live. A line that is cut is taken up again where it was; `lost` hears of it."""
         incarnation: str | None = None
@@ -151,13 +155,13 @@ class Remote:
         )
 
     def _answer(
-        self, connection: http.client.HTTPConnection, path: str, query: dict[str, str]
+        self, connection: http.client.HTTPConnection, path: str, query: dict[str, str], method: str = "GET"
     ) -> http.client.HTTPResponse:
         headers = {"Accept": "application/json, text/event-stream"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
-            connection.request("GET", f"{self._base}{path}?{urlencode(query)}", headers=headers)
+            connection.request(method, f"{self._base}{path}?{urlencode(query)}", headers=headers)
             answer = connection.getresponse()
             if answer.status != 200:
                 raise self._refused(answer.status, answer.read(1 << 16), query.get("session", ""))

@@ -110,8 +110,9 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         finish()
 
     async def begin(end: Callable[[], None]) -> None:
-        rooms.default = await rooms.open(id, chosen, cwd=where)
-        await rooms.default.begun()
+        rooms.default = id
+        room = await rooms.open(id, chosen, cwd=where)
+        await room.begun()
         if stdio:
             from onefold.cli.stdio import speak
 

@@ -50,7 +50,7 @@ def speak(host: Host, session: str, end: Callable[[], None]) -> None:
     """Lets an editor into a room of this process; when it leaves, the process ends."""
     from onefold.agents.door import Door
 
-    door = Door(host, Here(), session=session)
+    door = Door(host, Here(), session=session, local=True)
 
     async def read() -> None:
         source = await lines(sys.stdin.buffer)

@@ -38,6 +38,15 @@ def program() -> None:
     a change within a second.
 
     \b
+    What each scope can do:
+      read     see everything, and start nothing
+      write    append, note, pin, undo, redo, fork, and see nothing
+      agents   run agents: begin sessions, prompt, stop, and answer what they ask;
+               an agent runs commands on the server's machine
+      compact  compact, and cancel a compaction
+      admin    all of it, and mend the store
+
+    \b
     Examples:
       onefold token new ci --scope read --scope compact --expires 30d
       onefold token list
@@ -59,12 +68,13 @@ def new(
 ) -> None:
     """Makes a token and prints it, once.
 
-    The scopes: read sees everything; write appends, pins, notes, undoes and forks; compact compacts and cancels; admin
-    may do all of it, and mend. Only a hash is kept, so what is printed now cannot be printed again.
+    Only a hash is kept, so what is printed now cannot be printed again. `onefold token --help` says what each
+    scope can do.
 
     \b
     Examples:
       onefold token new phone
+      onefold token new editor --scope read --scope agents
       onefold token new ci --scope read --scope compact --expires 30d
     """
     kept = Tokens(tokens_path(tokens))

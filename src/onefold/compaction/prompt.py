@@ -191,7 +191,7 @@ def answer(text: str) -> Answer:
 def _prompt(material: Material, blocks: Iterable[tuple[str, str]], nonce: str, notes: Iterable[str]) -> Prompt:
     wishes = (material.instructions or "").strip()
     blocks = [*blocks, *([("wishes", wishes)] if wishes else [])]
-    mark = _unseen(nonce, [text for _, text in blocks])
+    mark = unseen(nonce, [text for _, text in blocks])
     shown = [f'<data id="{mark}" name="{name}">\n{text}\n</data id="{mark}">' for name, text in blocks]
     after = [*([_WISHES] if wishes else []), *(n for n in notes if n), f"{_size(room(material))} {_ASK}"]
     return Prompt(
@@ -210,7 +210,7 @@ def _before(material: Material) -> list[tuple[str, str]]:
     return blocks
 
 
-def _unseen(nonce: str, texts: Sequence[str]) -> str:
+def unseen(nonce: str, texts: Sequence[str]) -> str:
     """A mark that occurs in none of the texts, even if somebody guessed the nonce."""
     while any(nonce in text for text in texts):
         nonce += "0"
@@ -218,15 +218,15 @@ def _unseen(nonce: str, texts: Sequence[str]) -> str:
 
 
 def _lines(records: Iterable[Said]) -> str:
-    return "\n".join(_indented(f"#{r.number} {r.role}: {r.text}") for r in records)
+    return "\n".join(indented(f"#{r.number} {r.role}: {r.text}") for r in records)
 
 
 def _listed(facts: Iterable[Fact]) -> str:
     """Kind and key as the answer has to name them."""
-    return "\n".join(_indented(f"- {f.kind} {json.dumps(f.key, ensure_ascii=False)}: {f.text}") for f in facts)
+    return "\n".join(indented(f"- {f.kind} {json.dumps(f.key, ensure_ascii=False)}: {f.text}") for f in facts)
 
 
-def _indented(text: str) -> str:
+def indented(text: str) -> str:
     """A line of a message that looks like the next message does not begin where one would."""
     return "\n  ".join(text.splitlines())
 

@@ -515,12 +515,14 @@ class Journal:
         tx.add(state.id, record, data)
         return fold.apply(tx, state, record)
 
-    def open_segment(self, tx: Transaction, state: SessionState, body: dict[str, Json]) -> SessionState:
+    def open_segment(
+        self, tx: Transaction, state: SessionState, body: dict[str, Json], actor: str | None = None
+    ) -> SessionState:
         """The one way a boundary moves. A compaction that is still open was planned on another segment: settled."""
         if state.open is not None:
             state = self.add(tx, state, self.draft(SUPERSEDED, {"compaction": state.open, "cause": "the head moved"}))
             self.leases.drop(tx, state.id)
-        return self.add(tx, state, self.draft(SEGMENT_OPENED, body))
+        return self.add(tx, state, self.draft(SEGMENT_OPENED, body, actor=actor))
 
     def ask(
         self, tx: Transaction, state: SessionState, trigger: str, *, instructions: str | None = None,
@@ -528,12 +530,9 @@ class Journal:
     ) -> SessionState:  # fmt: skip
         """Opens a compaction of the head segment."""
         body = {
-            "compaction": self.new_id(),
-            "base": state.head,
-            "trigger": trigger,
-            "attempts_allowed": attempts,
+            "compaction": self.new_id(), "base": state.head, "trigger": trigger, "attempts_allowed": attempts,
             "instructions": instructions,
-        }
+        }  # fmt: skip
         return self.add(tx, state, self.draft(REQUESTED, body, actor=actor, key=key))
 
     def name(self, tx: Transaction, state: SessionState, alias: str, actor: str | None = None) -> SessionState:

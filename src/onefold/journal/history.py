@@ -45,7 +45,9 @@ _PAGE = 500
 _LOOKED_AT = 20_000
 
 
-def restore(journal: Journal, session: str, to: int, *, expect_head: int, seen: int | None = None) -> Segment:
+def restore(
+    journal: Journal, session: str, to: int, *, expect_head: int, seen: int | None = None, actor: str | None = None
+) -> Segment:
     """Opens a new segment with the view of an older one, if the session is still as the caller saw it."""
 
     def work(tx: Transaction) -> Segment:
@@ -54,26 +56,30 @@ def restore(journal: Journal, session: str, to: int, *, expect_head: int, seen: 
         if older is None:
             raise OnefoldError(f"session {session!r} has no segment {to}; `onefold show {quote(session)}` lists them")
         _not_erased(tx, session, older)
-        state = close(journal, tx, state, "cancelled", "the session was taken back to an older segment")
+        state = close(journal, tx, state, "cancelled", "the session was taken back to an older segment", actor=actor)
         keeper = segment(tx, session, state.head).keeper
-        return _open(journal, tx, state, older, older.hidden, restored=to, keeper=keeper)
+        return _open(journal, tx, state, older, older.hidden, actor=actor, restored=to, keeper=keeper)
 
     return journal.backend.write(session, work)
 
 
-def rewind(journal: Journal, session: str, to: int, *, expect_head: int, seen: int | None = None) -> Segment:
+def rewind(
+    journal: Journal, session: str, to: int, *, expect_head: int, seen: int | None = None, actor: str | None = None
+) -> Segment:
     """Hides everything after a record; or after the call before it, if that has its result later."""
 
     def work(tx: Transaction) -> Segment:
         state = _unmoved(tx, session, expect_head, seen)
         if not 0 <= to <= state.last:
             raise OnefoldError(f"session {session!r} has records 1 to {state.last}; it cannot be rewound to {to}")
-        return _rewind(journal, tx, state, to)
+        return _rewind(journal, tx, state, to, actor=actor)
 
     return journal.backend.write(session, work)
 
 
-def undo(journal: Journal, session: str, *, expect_head: int, seen: int | None = None) -> Segment:
+def undo(
+    journal: Journal, session: str, *, expect_head: int, seen: int | None = None, actor: str | None = None
+) -> Segment:
     """Hides the newest message of the user and all that came of it, whatever was compacted since."""
 
     def work(tx: Transaction) -> Segment:
@@ -82,7 +88,7 @@ def undo(journal: Journal, session: str, *, expect_head: int, seen: int | None =
         asked = view.last_user(tx, session, state.last + 1, head.hidden)
         if asked is None:
             raise OnefoldError(f"session {session!r}: there is nothing to undo")
-        return _rewind(journal, tx, state, _opening(tx, session, asked, head.hidden) - 1)
+        return _rewind(journal, tx, state, _opening(tx, session, asked, head.hidden) - 1, actor=actor)
 
     return journal.backend.write(session, work)
 
@@ -114,7 +120,9 @@ def clear(journal: Journal, session: str) -> Segment:
     return journal.backend.write(session, work)
 
 
-def redo(journal: Journal, session: str, *, expect_head: int, seen: int | None = None) -> Segment:
+def redo(
+    journal: Journal, session: str, *, expect_head: int, seen: int | None = None, actor: str | None = None
+) -> Segment:
     """Takes the last undo or rewind back, if nothing was said since."""
 
     def work(tx: Transaction) -> Segment:
@@ -126,8 +134,8 @@ def redo(journal: Journal, session: str, *, expect_head: int, seen: int | None =
         if view.headers(tx, session, head.number, state.last + 1):
             raise Moved(f"session {session!r}: messages came after the undo, and a redo would be between them; fork it")
         _not_erased(tx, session, before)
-        state = close(journal, tx, state, "cancelled", "an undo was taken back")
-        return _open(journal, tx, state, before, before.hidden, restored=before.number, redo=before.redo)
+        state = close(journal, tx, state, "cancelled", "an undo was taken back", actor=actor)
+        return _open(journal, tx, state, before, before.hidden, actor=actor, restored=before.number, redo=before.redo)
 
     return journal.backend.write(session, work)
 
@@ -295,21 +303,30 @@ def newest(tx: Transaction, state: SessionState, hidden: Ranges) -> Segment:
     return Segment(0, None, 1, "created", 0.0)
 
 
-def _rewind(journal: Journal, tx: Transaction, state: SessionState, to: int, *, exact: bool = False) -> Segment:
+def _rewind(
+    journal: Journal, tx: Transaction, state: SessionState, to: int, *, actor: str | None = None, exact: bool = False
+) -> Segment:
     head = segment(tx, state.id, state.head)
     to = to if exact else _landing(tx, state.id, to, head.hidden)
     if not view.headers(tx, state.id, to + 1, state.last + 1, head.hidden):
         raise OnefoldError(
             f"session {state.id!r}: no message after record {to} is in view, so there is nothing to hide"
         )
-    state = close(journal, tx, state, "cancelled", "the session was rewound", stays=to)
+    state = close(journal, tx, state, "cancelled", "the session was rewound", actor=actor, stays=to)
     hidden = view.joined(tx, state.id, view.hide(head.hidden, (to + 1, state.last)))
     fits = newest(tx, state, hidden)
-    return _open(journal, tx, state, fits, hidden, restored=fits.number, redo=state.head, since=to + 1)
+    return _open(journal, tx, state, fits, hidden, actor=actor, restored=fits.number, redo=state.head, since=to + 1)
 
 
 def _open(
-    journal: Journal, tx: Transaction, state: SessionState, like: Segment, hidden: Ranges, **other: Json
+    journal: Journal,
+    tx: Transaction,
+    state: SessionState,
+    like: Segment,
+    hidden: Ranges,
+    *,
+    actor: str | None = None,
+    **other: Json,
 ) -> Segment:
     """Opens a segment with another one's boundary, under what is hidden now."""
     told = view.told(tx, state.id, like)
@@ -323,7 +340,7 @@ def _open(
             told=told,
         ),
     }  # fmt: skip
-    state = journal.open_segment(tx, state, boundary(like, state, **(usual | other)))
+    state = journal.open_segment(tx, state, boundary(like, state, **(usual | other)), actor)
     tx.put_session(state)
     return segment(tx, state.id, state.head)
 

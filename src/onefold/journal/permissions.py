@@ -53,12 +53,16 @@ def store_file(beside: Path) -> Path:
 def make_beside(path: Path) -> None:
     """Makes an empty file beside a store, unless there is one: SQLite would make it as the umask has it, so it is to
     open this one and to make none. Where it cannot be made, SQLite says that it is not there."""
-    try:
-        access = access_of(store_file(path).stat())
-    except OSError:  # it belongs to a store that is no file
-        access = PRIVATE
     with contextlib.suppress(OSError):
-        make_file(path, access)
+        make_file(path, access_beside(path))
+
+
+def access_beside(path: Path) -> Access:
+    """What is made beside a store, by the path of something there."""
+    try:
+        return access_of(store_file(path).stat())
+    except OSError:  # it belongs to a store that is no file
+        return PRIVATE
 
 
 def make_file(path: str | Path, access: Access = PRIVATE) -> bool:
@@ -107,6 +111,29 @@ def make_folder(path: Path) -> None:
             folder.mkdir(mode=PRIVATE.folder)
             if os.name == "posix":
                 folder.chmod(PRIVATE.folder)
+
+
+def make_folder_for(path: Path, access: Access) -> None:
+    """Makes a folder, unless there is one, for who may reach the store that it belongs to."""
+    make_folder(path.parent)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=PRIVATE.folder)
+    if os.name != "posix":
+        return
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        widen(fd, access, access.folder)
+    finally:
+        os.close(fd)
+
+
+def widen(fd: int, access: Access, mode: int) -> None:
+    """Lets in who may reach the store, where this user may say so. What is wider stays so."""
+    if os.name != "posix":
+        return
+    found = os.fstat(fd)
+    if found.st_uid == os.geteuid() and (mode & ~stat.S_IMODE(found.st_mode) or access.owner not in (-1, found.st_uid)):
+        give(fd, access, mode)
 
 
 # ---------------------------------------------------------------------- what is wider than it should be

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Annotated, Protocol, TypeAlias
@@ -13,6 +14,8 @@ from typing import Annotated, Protocol, TypeAlias
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from onefold.agents.members import known_as
+from onefold.agents.refused import FORBIDDEN, Refused
 from onefold.cli.rehearsal import rehearsal
 from onefold.cli.undo import changed_between
 from onefold.compaction.run import Call, Runner
@@ -22,7 +25,7 @@ from onefold.journal import history
 from onefold.journal.contract import Journal, segment
 from onefold.journal.reading import Pause
 from onefold.journal.seam import Transaction
-from onefold.model import MANUAL, OPEN, CompactResult, Segment
+from onefold.model import MANUAL, OPEN, CompactResult, Json, Segment
 from onefold.server.asking import (
     AppendBody,
     CompactBody,
@@ -49,6 +52,7 @@ from onefold.server.shapes import (
 )
 from onefold.server.shaping import compacted_json, compaction_json, record_json, report_json, segment_json
 from onefold.server.snapshot import Desk, known
+from onefold.server.tokens import Who
 
 log = logging.getLogger("onefold.server")
 
@@ -60,13 +64,18 @@ _LOOK = 0.5
 router = APIRouter(responses=DECLARED)
 
 
-async def _asking(request: Request) -> str:
-    """The name of the token that asks, as the guard found it."""
-    who = getattr(request.state, "who", None)
-    return str(getattr(who, "name", None) or request.app.state.desk.settings.agent)
+async def _asking(request: Request) -> Who:
+    """Who asks, and what for, as the guard found it; without a guard, who runs the server."""
+    who: Who | None = getattr(request.state, "who", None)
+    return who if who is not None else Who(request.app.state.desk.settings.agent, frozenset(("admin",)))
 
 
-Asking: TypeAlias = Annotated[str, Depends(_asking)]
+Asking: TypeAlias = Annotated[Who, Depends(_asking)]
+
+
+def _actor(who: Who, given: str | None) -> str:
+    """Who is written down to have done something: what the client says, and whose token it came with."""
+    return known_as(given, who.name, most=400)
 
 
 # ---------------------------------------------------------------------- messages, notes, pins
@@ -81,18 +90,43 @@ def append(desk: AtDesk, who: Asking, session: SessionParam, body: AppendBody) -
             raise InvalidMessage(f"session {opened.id!r}: one input is queued at a time, not a list")
         if body.slot is not None:
             raise InvalidMessage(f"session {opened.id!r}: an input that waits is no system prompt; append it")
-        done = opened._queue(body.messages, body.format, body.key)
+        _check_input(who, body.messages)
+        done = opened._queue(body.messages, body.format, body.key, _actor(who, body.actor))
     else:
-        who = body.actor or who
-        done = opened.append(body.messages, key=body.key, format=body.format, actor=who, slot=body.slot)
+        by = _actor(who, body.actor)
+        done = opened.append(body.messages, key=body.key, format=body.format, actor=by, slot=body.slot)
     return json({"numbers": list(done.numbers), "duplicate": done.duplicate, "hidden": list(done.hidden)})
+
+
+def _check_input(who: Who, message: Json) -> None:
+    """An input is for an agent to act on, and so may be a command of it: this takes more than to write."""
+    if not who.may("agents"):
+        raise Refused(
+            f"token {who.name!r} lacks the scope 'agents': a queued input has an agent do something", FORBIDDEN
+        )
+    if not who.may("compact") and any(text.lstrip().startswith("/") for text in _texts(message)):
+        raise Refused(
+            f"token {who.name!r} lacks the scope 'compact', and this input may be a command to compact: it has a text "
+            "that begins with a slash. `/api/prompt` takes commands that are none",
+            FORBIDDEN,
+        )
+
+
+def _texts(value: Json) -> Iterator[str]:
+    """Every text in a message, of whatever format."""
+    match value:
+        case str():
+            yield value
+        case dict() | list():
+            for one in value.values() if isinstance(value, dict) else value:
+                yield from _texts(one)
 
 
 @router.post("/api/note", response_model=NotedJson, operation_id="note")
 def note(desk: AtDesk, who: Asking, session: SessionParam, body: NoteBody) -> Response:
     """Writes a fact down that stands in every context. An empty text takes the one with this kind and key away."""
     opened = desk.store.session(session, create=False)
-    number = opened.note(body.kind, body.text, body.key, actor=body.actor or who, source=body.source)
+    number = opened.note(body.kind, body.text, body.key, actor=_actor(who, body.actor), source=body.source)
     return json({"number": number})
 
 
@@ -100,62 +134,67 @@ def note(desk: AtDesk, who: Asking, session: SessionParam, body: NoteBody) -> Re
 def pin(desk: AtDesk, who: Asking, session: SessionParam, body: PinBody) -> Response:
     """Keeps a message in every context, with the call or the results that belong to it."""
     opened = desk.store.session(session, create=False)
-    return json({"numbers": list(opened.pin(body.number, actor=body.actor or who))})
+    return json({"numbers": list(opened.pin(body.number, actor=_actor(who, body.actor)))})
 
 
 @router.post("/api/unpin", response_model=PinnedJson, operation_id="unpin")
 def unpin(desk: AtDesk, who: Asking, session: SessionParam, body: PinBody) -> Response:
     """Lets a pinned message go again; what was pinned with it, too."""
     opened = desk.store.session(session, create=False)
-    return json({"numbers": list(opened.unpin(body.number, actor=body.actor or who))})
+    return json({"numbers": list(opened.unpin(body.number, actor=_actor(who, body.actor)))})
 
 
 # ---------------------------------------------------------------------- going back, and branching off
 
 
 @router.post("/api/undo", response_model=WentBackJson, operation_id="undo")
-def undo(desk: AtDesk, session: SessionParam, body: UndoBody) -> Response:
-    """Hides the user's newest message and all that came of it, or all after a record. Nothing is deleted."""
-    return json(_went_back(desk, session, history.undo if body.to is None else _rewind(body.to), body))
+def undo(desk: AtDesk, who: Asking, session: SessionParam, body: UndoBody) -> Response:
+    """Hides the user's newest message and all that came of it, or all after a record. Nothing is deleted. A token that
+    may not read is told the numbers alone."""
+    return json(_went_back(desk, who, session, history.undo if body.to is None else _rewind(body.to), body))
 
 
 @router.post("/api/redo", response_model=WentBackJson, operation_id="redo")
-def redo(desk: AtDesk, session: SessionParam, body: RedoBody) -> Response:
+def redo(desk: AtDesk, who: Asking, session: SessionParam, body: RedoBody) -> Response:
     """Takes the last undo back, if nothing was said since."""
-    return json(_went_back(desk, session, history.redo, body))
+    return json(_went_back(desk, who, session, history.redo, body))
 
 
 class Step(Protocol):
     """A way to go back, or forth again."""
 
-    def __call__(self, journal: Journal, session: str, *, expect_head: int, seen: int | None) -> Segment: ...
+    def __call__(
+        self, journal: Journal, session: str, *, expect_head: int, seen: int | None, actor: str | None
+    ) -> Segment: ...
 
 
 def _rewind(to: int) -> Step:
-    def rewound(journal: Journal, session: str, *, expect_head: int, seen: int | None) -> Segment:
-        return history.rewind(journal, session, to, expect_head=expect_head, seen=seen)
+    def rewound(journal: Journal, session: str, *, expect_head: int, seen: int | None, actor: str | None) -> Segment:
+        return history.rewind(journal, session, to, expect_head=expect_head, seen=seen, actor=actor)
 
     return rewound
 
 
-def _went_back(desk: Desk, session: str, step: Step, body: UndoBody | RedoBody) -> WentBackJson:
+def _went_back(desk: Desk, who: Who, session: str, step: Step, body: UndoBody | RedoBody) -> WentBackJson:
     journal = desk.store.journal
     id = desk.store.session(session, create=False).id
     before = journal.backend.read(lambda tx: segment(tx, id, known(tx, id).head))
     at = rehearsal(desk.store).journal if body.dry_run else journal
-    after = step(at, id, expect_head=body.head, seen=body.seen)
+    after = step(at, id, expect_head=body.head, seen=body.seen, actor=who.name)
+    changed = changed_between(journal, id, before, after)
     return {
         "segment": segment_json(after),
-        "changed": [record_json(r) for r in changed_between(journal, id, before, after)],
+        "changed": [record_json(r) for r in changed] if who.may("read") else [],
+        "numbers": [r.number for r in changed],
         "dry_run": body.dry_run,
     }
 
 
 @router.post("/api/fork", response_model=ForkedJson, operation_id="fork")
-def fork(desk: AtDesk, session: SessionParam, body: ForkBody) -> Response:
+def fork(desk: AtDesk, who: Asking, session: SessionParam, body: ForkBody) -> Response:
     """A new session whose past is this one's, now or as it was at a record. Nothing is copied."""
     opened = desk.store.session(session, create=False)
-    made = opened.fork(body.kind, body.at, id=body.id)
+    made = opened._fork(body.kind, body.at, body.id, who.name)
     return json({"id": made.id, "parent": opened.id, "at": made.state.forked_at, "kind": body.kind})
 
 
@@ -238,24 +277,25 @@ async def compact_now(
     its end, or after so many seconds."""
     asked = body or CompactBody()
     compacting: Compacting = request.app.state.compacting
-    begun = await run_in_threadpool(compacting.begin, session, who, asked.instructions, asked.head)
+    begun = await run_in_threadpool(compacting.begin, session, who.name, asked.instructions, asked.head)
     if begun.over is not None and asked.wait > 0:
         await asyncio.wait({asyncio.wrap_future(begun.over)}, timeout=min(asked.wait, desk.settings.wait))
-    made = await run_in_threadpool(_outcome, desk, begun)
+    made = await run_in_threadpool(_outcome, desk, who, begun)
     return json(made, 202 if made["state"] in OPEN else 200)
 
 
-def _outcome(desk: Desk, begun: Begun) -> CompactedJson:
+def _outcome(desk: Desk, who: Who, begun: Begun) -> CompactedJson:
     result = begun.stands if begun.over is None else begun.call.stands()
-    return compacted_json(result, _row(desk, begun.call.session, result.id))
+    made = compacted_json(result, _row(desk, who, begun.call.session, result.id))
+    return made if who.may("read") else {**made, "cause": None}
 
 
 @router.post("/api/cancel", response_model=CancelledJson, operation_id="cancel")
 def cancel(desk: AtDesk, who: Asking, session: SessionParam) -> Response:
     """Ends the open compaction, whoever works on it; null if none is open."""
     id = desk.store.session(session, create=False).id
-    ended = desk.store.journal.cancel(id, actor=who)
-    return json({"cancelled": _row(desk, id, ended.id) if ended is not None else None})
+    ended = desk.store.journal.cancel(id, actor=who.name)
+    return json({"cancelled": _row(desk, who, id, ended.id) if ended is not None else None})
 
 
 @router.post("/api/verify", response_model=ReportJson, operation_id="mend")
@@ -264,9 +304,12 @@ def mend(desk: AtDesk, body: VerifyBody) -> Response:
     return json(report_json(verified(desk, fix=body.fix)))
 
 
-def _row(desk: Desk, session: str, id: str | None) -> CompactionJson | None:
+def _row(desk: Desk, who: Who, session: str, id: str | None) -> CompactionJson | None:
+    """A compaction. Its words, which may quote the conversation, are for those who may read it."""
+
     def look(tx: Transaction) -> CompactionJson | None:
         found = tx.compaction(session, id) if id is not None else None
         return compaction_json(found, desk.store.journal.holds(tx, found), tx.now) if found is not None else None
 
-    return desk.store.journal.backend.read(look)
+    row = desk.store.journal.backend.read(look)
+    return row if row is None or who.may("read") else {**row, "instructions": None, "cause": None}

@@ -53,7 +53,7 @@ def api(store: Store, settings: Settings, hub: Hub, host: Host | None = None) ->
     async def life(app: FastAPI) -> AsyncIterator[None]:
         hub.start()
         if host is not None:
-            host.snapshots = partial(_described_to_clients, desk)
+            host.snapshots, host.changed = partial(_described_to_clients, desk), hub.room_changed
             host.start()
         ends = threading.Event()
         warming = asyncio.create_task(run_in_threadpool(desk.warm, ends))

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
 from onefold import errors
+from onefold.agents.refused import FORBIDDEN, Refused
 from onefold.model import system_clock
 from onefold.server.refusals import ANSWERS
 from onefold.server.shapes import ErrorJson, ErrorWords
@@ -117,6 +118,8 @@ def refusal(error: errors.OnefoldError, now: float) -> Response:
         return answer(422, "Invalid", str(error), "leave one of them out")
     if isinstance(error, AnswerTooLarge):
         return answer(413, "TooLarge", str(error), "read it in pages with /api/records, or compact the session")
+    if isinstance(error, Refused) and error.code == FORBIDDEN:
+        return answer(403, "Forbidden", str(error), "`onefold token new NAME --scope …` makes one that may")
     status, remedy = next((code, remedy) for kind, code, remedy in _STATUS if isinstance(error, kind))
     kind = "Refused" if type(error) is errors.OnefoldError else type(error).__name__
     headers = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import logging
 import time
 from collections import Counter
@@ -24,6 +25,7 @@ from onefold.server.refusals import Refused
 from onefold.server.settings import Settings
 from onefold.server.sockets import MOST
 from onefold.server.tokens import Scope, Token, Tokens, TokensError, Who
+from onefold.server.visits import Visit, Visits
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Send
@@ -37,10 +39,12 @@ _READ = (
     "sessions", "attach", "records", "context", "segments", "expand", "compactions", "ledger", "curve", "search",
     "export", "verify", "events", "live", "rooms",
 )  # fmt: skip
-_WRITE = ("append", "note", "pin", "unpin", "undo", "redo", "fork", "prompt", "unqueue", "stop", "answer")
+_WRITE = ("append", "note", "pin", "unpin", "undo", "redo", "fork")
+_AGENTS = ("prompt", "unqueue", "stop", "answer", "restart", "close")
 SCOPE_OF: dict[tuple[str, str], Scope | None] = {
     **{("GET", f"/api/{name}"): "read" for name in _READ},
     **{("POST", f"/api/{name}"): "write" for name in _WRITE},
+    **{("POST", f"/api/{name}"): "agents" for name in _AGENTS},
     ("POST", "/api/compact"): "compact",
     ("POST", "/api/cancel"): "compact",
     ("POST", "/api/verify"): "admin",
@@ -55,7 +59,8 @@ OPEN = frozenset({b"/healthz", b"/readyz"})
 """What is answered without a token; whether it lives also to who knows no name of it."""
 STREAMS = frozenset({"/api/events", "/api/live", "/acp"})
 """What stays open: counted for each token, and ended when the token is revoked."""
-_COOKIE_LIFE = 30 * 86_400
+LOGOUT = "/api/logout"
+"""Ends the visit of a browser. Answered here: what is inside knows nothing of tokens and cookies."""
 _LARGE = 256 << 10
 _LITTLE = 64 << 10
 _NOTHING = 4 << 10
@@ -88,6 +93,7 @@ def scope_for(method: str, path: str) -> Scope | None:
 @dataclass(eq=False, slots=True)
 class _Stream:
     token: Token
+    visit: Visit | None
     task: asyncio.Task[Any] | None = field(default_factory=asyncio.current_task)
     revoked: bool = False
 
@@ -103,10 +109,14 @@ class Guard:
         *,
         clock: Callable[[], float] = time.monotonic,
         look_every: float = 0.5,
+        visits: Visits | None = None,
     ) -> None:
+        """`visits` are those of browsers; by default their key is kept beside the tokens."""
         self._app = app
         self._settings = settings
         self._tokens = tokens
+        beside = tokens.path.with_name(tokens.path.name + ".visits") if tokens.path is not None else None
+        self._visits = visits or Visits(beside, tokens)
         self._names = Names(settings)
         self._requests = Buckets(settings.rate, settings.burst, clock)
         self._frames = Buckets(settings.rate, settings.burst, clock)
@@ -139,14 +149,21 @@ class Guard:
             await self._app(without_secrets(scope), receive, answer.send)
             return
         here, peer = self._reached(scope, head)
-        token, secret, by = self._recognised(head, here, peer)
+        token, by, visit = self._recognised(head, here, peer)
         if wait := self._requests.take(token.digest):
             raise refusals.too_many("requests with this token", wait)
         if by == "link":
-            await answer.welcome(self._cookie(here, token, secret))
+            cookie, key = self._begun(token, here)
+            await answer.welcome(cookie, key)
             return
         path = head.path
         needed = scope_for(head.method, path)
+        if visit is not None and needed is not None:
+            self._with_both_halves(visit, head, here, answer)
+            if (head.method, path) == ("POST", LOGOUT):
+                await asyncio.to_thread(self._visits.end, visit)
+                await answer.farewell(self._cookie(here, None))
+                return
         if needed is not None and not token.who.may(needed):
             raise refusals.no_scope(token.name, needed)
         let_in = without_secrets(scope) | {"state": {**scope.get("state", {}), "who": token.who}}
@@ -158,7 +175,7 @@ class Guard:
         elif head.has_body:
             receive = await self._with_body(receive, head)
         if path in STREAMS:
-            await self._stream(token, let_in, receive, answer)
+            await self._stream(_Stream(token, visit), let_in, receive, answer)
         else:
             await self._app(let_in, receive, answer.send)
 
@@ -181,13 +198,18 @@ class Guard:
             raise refusals.other_origin()
         return here, peer
 
-    def _recognised(self, head: Head, here: Place, peer: str) -> tuple[Token, str, By]:
+    def _recognised(self, head: Head, here: Place, peer: str) -> tuple[Token, By, Visit | None]:
         shown = head.secret(here)
         if shown is None:
             raise refusals.no_token()
         secret, by = shown
+        visit: Visit | None = None
         try:
-            token = self._tokens.find(secret)
+            if by == "cookie":
+                visit = self._visits.find(secret, here)
+                token = visit.token if visit is not None else None
+            else:
+                token = self._tokens.find(secret)
         except TokensError as error:
             self._complain(str(error))
             raise refusals.cannot_check() from error
@@ -200,13 +222,29 @@ class Guard:
         if by == "cookie" and head.changes and b"origin" not in head.headers:
             raise refusals.other_origin()
         self._save_uses()
-        return token, secret, by
+        return token, by, visit
 
-    def _cookie(self, here: Place, token: Token, secret: str) -> str:
-        """Out of reach of scripts and other sites, and no longer than the token itself."""
-        life = min(_COOKIE_LIFE, self._tokens.seconds_left(token))
+    def _begun(self, token: Token, here: Place) -> tuple[str, str]:
+        """Both halves of a visit."""
+        try:
+            visit, cookie = self._visits.begin(token, here)
+        except TokensError as error:
+            self._complain(str(error))
+            raise refusals.cannot_check() from error
+        return self._cookie(here, cookie), visit.key
+
+    def _with_both_halves(self, visit: Visit, head: Head, here: Place, answer: _Answer) -> None:
+        """A cookie alone, which every port of this host is sent, opens the page's own files and nothing else."""
+        if not hmac.compare_digest(head.page.encode("latin-1", "replace"), visit.key.encode()):
+            raise refusals.no_token()
+        cookie = self._visits.renewed(visit, here)
+        answer.cookie = None if cookie is None else self._cookie(here, cookie)
+
+    def _cookie(self, here: Place, value: str | None) -> str:
+        """Out of reach of scripts and other sites, and no longer than the token itself. Without a value, its end."""
+        life = 0 if value is None else self._visits.seconds_left(value)
         secure = "; Secure" if here.scheme == "https" else ""
-        return f"{cookie_name(here)}={secret}; Path=/; HttpOnly; SameSite=Strict; Max-Age={int(life)}{secure}"
+        return f"{cookie_name(here)}={value or ''}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life}{secure}"
 
     def _save_uses(self) -> None:
         if not self._tokens.unsaved:
@@ -253,10 +291,10 @@ class Guard:
         return given
 
     def _most(self, path: str, token: Token) -> int:
-        """Bytes of one message on a WebSocket. Who only follows says nothing, and who only reads little."""
+        """Bytes of one message on a WebSocket. Who only follows says nothing, and who only looks on little."""
         if path != "/acp":
             return _NOTHING
-        return self._settings.max_frame if token.who.may("write") else min(_LITTLE, self._settings.max_frame)
+        return self._settings.max_frame if token.who.may("agents") else min(_LITTLE, self._settings.max_frame)
 
     def _counted(self, receive: Receive, token: Token, most: int) -> Receive:
         """Frames that are not too large, and no faster than the token may: who sends more waits, and so does its
@@ -274,11 +312,11 @@ class Guard:
 
     # ---------------------------------------------------------------- streams
 
-    async def _stream(self, token: Token, scope: Asked, receive: Receive, answer: _Answer) -> None:
-        """Lets a stream run until it ends, or its token no longer counts."""
+    async def _stream(self, stream: _Stream, scope: Asked, receive: Receive, answer: _Answer) -> None:
+        """Lets a stream run until it ends, or its token or its visit no longer counts."""
+        token = stream.token
         if self._streams_of[token.digest] >= self._settings.max_streams:
             raise refusals.too_many("streams with this token", 1.0)
-        stream = _Stream(token)
         self._streams.add(stream)
         self._streams_of[token.digest] += 1
         self._look_later()
@@ -305,11 +343,12 @@ class Guard:
             asyncio.get_running_loop().call_later(self._look_every, self._look)
 
     def _look(self) -> None:
-        """Ends the streams of tokens that were revoked or ran out."""
+        """Ends the streams of tokens that were revoked or ran out, and of browsers that logged out."""
         self._looking = False
         gone = {token for token in {stream.token for stream in self._streams} if not self._counts(token)}
         for stream in self._streams:
-            if stream.token in gone and not stream.revoked and stream.task is not None:
+            left = stream.visit is not None and not self._visits.counts(stream.visit.id)
+            if (left or stream.token in gone) and not stream.revoked and stream.task is not None:
                 stream.revoked = True
                 stream.task.cancel()
         if self._streams:
@@ -339,6 +378,8 @@ class _Answer:
         self._started = self._done = False
         self.most = 0
         """Bytes of one message from the client, on a WebSocket."""
+        self.cookie: str | None = None
+        """Another one for the browser that asks."""
 
     async def send(self, message: Message) -> None:
         kind = message["type"]
@@ -357,6 +398,8 @@ class _Answer:
         kept = [(name, value) for name, value in headers if not _is_ours(name, static=self._static)]
         if not any(name.lower() == b"cache-control" for name, _ in kept):
             kept.append((b"cache-control", b"no-cache" if self._static else b"no-store"))
+        if self.cookie is not None:
+            kept.append((b"set-cookie", self.cookie.encode()))
         return [*kept, *_SECURITY]
 
     async def refuse(self, refused: Refused) -> None:
@@ -372,10 +415,15 @@ class _Answer:
         headers = (*plain, *closing, *refused.headers)
         await self._respond(refused.status, headers, refused.body, drain=refused.status == 413)
 
-    async def welcome(self, cookie: str) -> None:
-        """Keeps the token that came in a link, and takes it out of the address."""
-        headers = ((b"location", b"/"), (b"set-cookie", cookie.encode()), (b"content-length", b"0"))
-        await self._respond(303, headers, b"")
+    async def welcome(self, cookie: str, key: str) -> None:
+        """Gives both halves of a visit for the token that came in a link, and takes that out of the address. What is
+        behind the # is sent to nobody; the page takes it from there."""
+        self.cookie = cookie
+        await self._respond(303, ((b"location", f"/#page={key}".encode()), (b"content-length", b"0")), b"")
+
+    async def farewell(self, cookie: str) -> None:
+        self.cookie = cookie
+        await self._respond(204, ((b"connection", b"close"),), b"")
 
     async def _end(self, refused: Refused) -> None:
         """Ends a stream that has begun."""

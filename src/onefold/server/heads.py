@@ -22,13 +22,14 @@ PROTOCOL = "onefold"
 By = Literal["header", "cookie", "protocol", "link"]
 
 _BY_PROTOCOL = PROTOCOL + ".token."
+_PAGE = PROTOCOL + ".page."
 _PATH = re.compile(rb"/|(?:/(?!\.\.?(?:/|$))[A-Za-z0-9._~-]+)+/?")
 _MOST_HEADERS = 100
 _MOST_BYTES = 32 << 10
 _ONCE = frozenset({
     b"host", b"origin", b"authorization", b"content-length", b"transfer-encoding", b"content-type",
 })  # fmt: skip
-_SECRET = frozenset({b"authorization", b"cookie", b"sec-websocket-protocol"})
+_SECRET = frozenset({b"authorization", b"cookie", b"x-onefold-page", b"sec-websocket-protocol"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,17 @@ class Head:
         value = self.headers.get(name)
         return value.rpartition(",")[2].strip() if value else None
 
+    @property
+    def page(self) -> str:
+        """The half of a visit that only its page has: in a header, or among a WebSocket's protocols."""
+        for offered in self.protocols if self.websocket else ():
+            if offered.startswith(_PAGE):
+                return offered.removeprefix(_PAGE)
+        return self.headers.get(b"x-onefold-page", "")
+
     def secret(self, here: Place) -> tuple[str, By] | None:
-        """The token that is shown, and how: header, WebSocket's protocols, link, cookie. Nowhere else."""
+        """The token that is shown, and how: header, WebSocket's protocols, link; or the cookie of a visit. Nowhere
+        else."""
         if (given := self.headers.get(b"authorization")) is not None:
             scheme, _, secret = given.partition(" ")
             return (secret.strip(), "header") if scheme.lower() == "bearer" and secret.strip() else None
@@ -123,7 +133,7 @@ def without_secrets(scope: Scope) -> dict[str, object]:
     """The scope as the app may see it, and log it."""
     cleaned = {**scope, "headers": [(k, v) for k, v in scope["headers"] if k.lower() not in _SECRET]}
     if "subprotocols" in scope:
-        cleaned["subprotocols"] = [p for p in scope["subprotocols"] if not p.startswith(_BY_PROTOCOL)]
+        cleaned["subprotocols"] = [p for p in scope["subprotocols"] if not p.startswith((_BY_PROTOCOL, _PAGE))]
     return cleaned
 
 

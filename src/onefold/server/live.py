@@ -27,8 +27,8 @@ from onefold.journal.seam import Transaction
 from onefold.model import ERASED, Json, Record, random_id
 from onefold.server.notices import Chunk, Notice, Recent, notice
 from onefold.server.observing import Change, Observer
+from onefold.server.portions import Told, portion
 from onefold.server.settings import Settings
-from onefold.server.shaping import dumps, record_json
 from onefold.store import Store
 
 T = TypeVar("T")
@@ -39,6 +39,8 @@ log = logging.getLogger("onefold.server")
 
 PAGE = 250
 PAGE_BYTES = 1 << 20
+LOOK_BYTES = 8 << 20
+"""What is read at once for all who follow some session."""
 BUFFER_BYTES = 1 << 20
 """Bytes that wait for one follower at most, beside what its socket holds."""
 RECENT = 2_000
@@ -209,6 +211,7 @@ class Hub:
         self._nonce = random_id()[:8]
         self._all = Feed(None, 0, lambda place: f"{self._nonce}-{place}")
         self._all_left = 0.0
+        self._looks = 0
         self._threads = ThreadPoolExecutor(THREADS, "onefold-hub")
         self._stop = threading.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -343,6 +346,9 @@ class Hub:
         feeds = list(self._feeds.values())
         if not feeds:
             return False
+        self._looks += 1
+        first = self._looks % len(feeds)  # who came last in the last look is not always the last
+        feeds = feeds[first:] + feeds[:first]
         found = await self._in_thread(partial(self._look, [(f.session or "", f.last) for f in feeds]))
         more = False
         for feed, (last, notices, erased) in zip(feeds, found, strict=True):
@@ -355,25 +361,28 @@ class Hub:
                 if erased:
                     feed.recent.clear()
                 self._let_go(feed, feed.give(notices))
-                more = more or feed.last < last
+            more = more or (last is not None and feed.last < last)
         return more
 
     def _look(self, wanted: Sequence[tuple[str, int]]) -> list[tuple[int | None, list[Notice], bool]]:
         """In a thread: of each session its last number, and a page of what comes after a number."""
 
-        def work(tx: Transaction) -> list[tuple[int | None, list[Record]]]:
-            found: list[tuple[int | None, list[Record]]] = []
+        def work(tx: Transaction) -> list[tuple[int | None, list[Told]]]:
+            found: list[tuple[int | None, list[Told]]] = []
+            left = LOOK_BYTES
             for session, after in wanted:
                 state = tx.session(session)
-                new = (
-                    [] if state is None or state.last <= after else tx.records(session, after + 1, state.last + 1, PAGE)
-                )
+                new: list[Told] = []
+                if state is not None and state.last > after and left > 0:
+                    read = partial(_own, tx, session, state.last + 1)
+                    new = portion(session, read, after + 1, state.last + 1, limit=PAGE, most=min(left, PAGE_BYTES))
+                    left -= sum(len(one.text) for one in new)
                 found.append((None if state is None else state.last, new))
             return found
 
         return [
-            (last, [told(session, r) for r in records], any(r.kind == ERASED for r in records))
-            for (session, _), (last, records) in zip(wanted, self.store.journal.backend.read(work), strict=True)
+            (last, [told(one) for one in new], any(one.record.kind == ERASED for one in new))
+            for last, new in self.store.journal.backend.read(work)
         ]
 
     def _let_go(self, feed: Feed, slow: Sequence[Client]) -> None:
@@ -410,7 +419,9 @@ class Hub:
             if more:
                 self._observed.set()
             # Looking over all sessions costs more the more there are: it never takes more than a twentieth of the time.
-            await asyncio.sleep(max(self._pause(), 20 * (time.monotonic() - began)))
+            # Reading what is new costs by its bytes, and is to come to an end.
+            share = 3 if more else 20
+            await asyncio.sleep(max(self._pause(), share * (time.monotonic() - began)))
 
     def _tell_all(self, changes: Sequence[Change]) -> None:
         """Gives out what happened anywhere."""
@@ -422,11 +433,18 @@ class Hub:
             if change.gone:
                 place += 1
                 notices.append(notice("gone", self._all.id_of(place), {"session": change.session}, place))
-            for record in change.records:
+            for one in change.told:
                 place += 1
-                notices.append(Notice(place, self._all.id_of(place), "record", record_text(change.session, record)))
+                notices.append(Notice(place, self._all.id_of(place), "record", one.text))
         if notices:
             self._let_go(self._all, self._all.give(notices))
+
+    def room_changed(self, session: str) -> None:
+        """An agent's room is not as it was, which no record says. Who follows all sessions is told to look."""
+        if self._all.clients:
+            place = self._all.last + 1
+            told = notice("room", self._all.id_of(place), {"session": session}, place)
+            self._let_go(self._all, self._all.give([told]))
 
     # ------------------------------------------------------------------ following
 
@@ -500,7 +518,6 @@ class Hub:
 
     async def _catch_up(self, feed: Feed, client: Client, wire: Wire) -> None:
         """Reads to a client until it is where the live ones are. No await lies between seeing that and joining them."""
-        size = PAGE // 4
         while not client.over and client.last < feed.last:
             stop = feed.last + 1
             chunk = feed.recent.after(client.last)
@@ -508,29 +525,35 @@ class Hub:
                 chunk = Chunk([notice("reload", feed.id_of(feed.last), {}, feed.last)])
             elif chunk is None:
                 try:
-                    chunk = await self._in_thread(partial(self._page, feed.session or "", client.last + 1, stop, size))
+                    chunk = await self._in_thread(partial(self._page, feed.session or "", client.last + 1, stop))
                 except SessionNotFound:
                     client.end("gone", {"session": feed.session})
                     return
-                size = max(1, size // 2) if chunk is not None and chunk.size > PAGE_BYTES else min(PAGE, size * 2)
             if chunk is None:  # a fork whose parent was deleted: its past is no longer there
                 client.last = stop - 1
             else:
                 await client.write(wire, chunk)
         client.live = True
 
-    def _page(self, session: str, start: int, stop: int, size: int) -> Chunk | None:
+    def _page(self, session: str, start: int, stop: int) -> Chunk | None:
         """In a thread: a page of records, a fork's parent's included."""
-        records = self.store.journal.backend.read(lambda tx: view.records(tx, session, start, stop, size))
-        return Chunk([told(session, r) for r in records]) if records else None
+
+        def work(tx: Transaction) -> list[Told]:
+            def read(first: int, several: int) -> list[Record]:
+                return view.records(tx, session, first, stop, several)
+
+            return portion(session, read, start, stop, limit=PAGE, most=PAGE_BYTES)
+
+        found = self.store.journal.backend.read(work)
+        return Chunk([told(one) for one in found]) if found else None
 
 
-def told(session: str, record: Record) -> Notice:
-    return Notice(record.number, str(record.number), "record", record_text(session, record))
+def told(one: Told) -> Notice:
+    return Notice(one.record.number, str(one.record.number), "record", one.text)
 
 
-def record_text(session: str, record: Record) -> str:
-    return dumps(record_json(record, session)).decode()
+def _own(tx: Transaction, session: str, stop: int, first: int, several: int) -> list[Record]:
+    return tx.records(session, first, stop, several)
 
 
 def _known(tx: Transaction, any_id: str) -> tuple[str, int]:

@@ -25,6 +25,7 @@ from onefold.model import (
     Record,
     SessionState,
 )
+from onefold.server.portions import Told, portion
 from onefold.store import Store
 
 log = logging.getLogger("onefold.server")
@@ -34,6 +35,8 @@ MANY = 5_000
 PAGE = 500
 MOST = 2_000
 """Records read at once; what is left waits for the next look."""
+MOST_BYTES = 8 << 20
+"""The same, in bytes of what is told of them."""
 WHOLE_AT_MOST, WHOLE_AT_LEAST = 2.0, 10.0
 """Seconds between two looks at all sessions."""
 
@@ -46,10 +49,15 @@ class Change:
     """What is new in one session."""
 
     session: str
-    records: tuple[Record, ...] = ()
+    told: tuple[Told, ...] = ()
+    """Its records, each with the text of its event."""
     compactions: dict[str, Compaction] = field(default_factory=dict)
     """Those that the records are about, as they stand now."""
     gone: bool = False
+
+    @property
+    def records(self) -> list[Record]:
+        return [one.record for one in self.told]
 
 
 class Observer:
@@ -85,14 +93,15 @@ class Observer:
         moved, gone = self._store.journal.backend.read(partial(self._moved, whole))
         self.behind = False
         changes = [Change(session, gone=True) for session in gone]
-        room = MOST
+        room, size = MOST, MOST_BYTES
         for state in moved:
-            if room <= 0:
+            if room <= 0 or size <= 0:
                 self.behind = True
                 break
-            change = self._store.journal.backend.read(partial(self._news, state, min(room, PAGE)))
+            change = self._store.journal.backend.read(partial(self._news, state, min(room, PAGE), size))
             changes.append(change)
-            room -= len(change.records)
+            room -= len(change.told)
+            size -= sum(len(one.text) for one in change.told)
         return changes
 
     def _moved(self, whole: bool, tx: Transaction) -> tuple[list[SessionState], list[str]]:
@@ -112,14 +121,18 @@ class Observer:
                 return moved, []
             after = (page[-1].touched_at, page[-1].id)
 
-    def _news(self, state: SessionState, size: int, tx: Transaction) -> Change:
-        start = self._seen.get(state.id, state.forked_at) + 1
-        records = tx.records(state.id, start, state.last + 1, size)
-        if len(records) < state.last + 1 - start:
+    def _news(self, state: SessionState, limit: int, most: int, tx: Transaction) -> Change:
+        start, stop = self._seen.get(state.id, state.forked_at) + 1, state.last + 1
+
+        def read(first: int, several: int) -> list[Record]:
+            return tx.records(state.id, first, stop, several)
+
+        told = portion(state.id, read, start, stop, limit=limit, most=most)
+        if len(told) < stop - start:
             self.behind = True
-        named = {_compaction_of(r) for r in records if r.kind in _OF_COMPACTIONS}
+        named = {_compaction_of(one.record) for one in told if one.record.kind in _OF_COMPACTIONS}
         found = {id: c for id in named if id and (c := tx.compaction(state.id, id)) is not None}
-        return Change(state.id, tuple(records), found)
+        return Change(state.id, tuple(told), found)
 
     # ------------------------------------------------------------------ counted, and said in the log
 
@@ -128,8 +141,8 @@ class Observer:
             self._seen.pop(change.session, None)
             log.info("a session was deleted", extra={"session": change.session})
             return
-        if change.records:
-            self._seen[change.session] = change.records[-1].number
+        if change.told:
+            self._seen[change.session] = change.told[-1].record.number
         self.counts.appended(sum(r.kind == MESSAGE for r in change.records))
         for record in change.records:
             if record.kind in _OF_COMPACTIONS:

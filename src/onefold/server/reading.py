@@ -15,7 +15,7 @@ from onefold.cli.export import lines, parents_first
 from onefold.compaction.context import boundary
 from onefold.journal import view
 from onefold.journal.seam import Transaction
-from onefold.model import Json, Segment, SessionState, system_clock
+from onefold.model import MESSAGE, Json, Segment, SessionState, system_clock
 from onefold.server.asking import (
     LAST,
     AfterParam,
@@ -392,20 +392,24 @@ def _check_size(desk: Desk, session: str, of: Segment) -> None:
     """Refuses a context that is too much for one answer, before all of it is in memory."""
     most = desk.settings.max_context
 
-    def look(tx: Transaction) -> int:
-        size, at, step = 0, of.cut, 4
+    def look(tx: Transaction) -> str | None:
         last = known(tx, session).last
+        standing = view.standing(tx, session, last + 1, of.hidden)
+        size = len(dumps(view.told(tx, session, of))) + sum(len(note.text) for note in standing.notes)
+        for number in sorted({*of.kept, *(n for n in standing.pinned if n < of.cut)}):
+            there = view.record(tx, session, number) if size <= most else None
+            size += len(dumps(there.body)) if there is not None and there.kind == MESSAGE else 0
+        if size > most:
+            return f"what is noted, pinned and kept from before record {of.cut} alone is more"
+        at, step = of.cut, 4
         while at <= last and size <= most:
             found = sum(len(dumps(r.body)) for r in view.messages(tx, session, at, min(at + step, last + 1), of.hidden))
             size, at = size + found, at + step
             step = min(256, 2 * step) if found < 1 << 20 else 4
-        return at if size > most else 0
+        return f"those of records {of.cut} to {at - 1} alone are more" if size > most else None
 
-    if beyond := desk.store.journal.backend.read(look):
-        raise AnswerTooLarge(
-            f"the context of session {session!r} has more than {most:,} bytes of messages: those of records "
-            f"{of.cut} to {beyond - 1} alone are more"
-        )
+    if why := desk.store.journal.backend.read(look):
+        raise AnswerTooLarge(f"the context of session {session!r} has more than {most:,} bytes of messages: {why}")
 
 
 def _segment(desk: Desk, session: str, number: int | None) -> Segment:

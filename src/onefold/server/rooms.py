@@ -16,6 +16,7 @@ from onefold.agents.door import Door
 from onefold.agents.hosting import Host
 from onefold.agents.members import Member
 from onefold.agents.outbox import Outbox
+from onefold.agents.prompts import why_not
 from onefold.agents.room import Room
 from onefold.agents.wire import Frame
 from onefold.errors import OnefoldError
@@ -24,11 +25,23 @@ from onefold.server.asking import AnswerBody, PromptBody, SessionParam, UnqueueB
 from onefold.server.errors import DECLARED
 from onefold.server.errors import answer as refused
 from onefold.server.reading import json
-from onefold.server.shapes import AnsweredJson, PromptedJson, RoomJson, RoomsJson, StoppedJson, UnqueuedJson
+from onefold.server.shapes import (
+    AnsweredJson,
+    ClosedJson,
+    PromptedJson,
+    RestartedJson,
+    RoomJson,
+    RoomsJson,
+    StoppedJson,
+    UnqueuedJson,
+)
 from onefold.server.tokens import Scope as TokenScope
+from onefold.server.tokens import Who
 
 RESUME = 1012
 """The code of a WebSocket that ends because its client is to come again."""
+SOON = 1.0
+"""Seconds that an answer waits for what may be known by then."""
 
 router = APIRouter(responses=DECLARED)
 
@@ -50,9 +63,12 @@ async def _host(request: Request) -> Host:
 TheHost: TypeAlias = Annotated[Host, Depends(_host)]
 
 
-def _guest(host: Host, name: str) -> Member:
+def _guest(host: Host, who: Who) -> Member:
     """Somebody who asks over HTTP: nothing is sent to them."""
-    return Member(name=name, outbox=Outbox(), since=host.clock(), kind="http")
+    return Member(
+        name=who.name, outbox=Outbox(), since=host.clock(), kind="http", may_act=who.may("agents"),
+        may_compact=who.may("compact"),
+    )  # fmt: skip
 
 
 @router.get("/api/rooms", response_model=RoomsJson, operation_id="rooms")
@@ -80,14 +96,21 @@ def _shown(room: Room) -> RoomJson:
 
 @router.post("/api/prompt", response_model=PromptedJson, operation_id="prompt")
 async def prompt(host: TheHost, who: Asking, session: SessionParam, body: PromptBody) -> Response:
-    """Gives an agent something to do. It is on disk when this answers; the agent takes one prompt after another."""
-    room = await host.enter(session)
+    """Gives an agent something to do. It is on disk when this answers; the agent takes one prompt after another.
+    `/compact` is no prompt: `cause` says why nothing comes of it, if that is known within a second."""
     params: dict[str, Any] = {"prompt": [{"type": "text", "text": body.text}]}
     if body.key is not None:
         params["_meta"] = {"onefold": {"key": body.key}}
-    asked = await room.prompt(_guest(host, who), params, first=body.steer)
+    asked = await host.prompt(session, _guest(host, who), params, first=body.steer)
     asked.ended.add_done_callback(_heard)
-    return json({"input": await asked.accepted})
+    number = await asked.accepted
+    return json({"input": number, "cause": await _why_not(asked.ended) if number is None else None})
+
+
+async def _why_not(ended: asyncio.Future[Any]) -> str | None:
+    """Of what is no prompt that waits, such as `/compact`: why nothing comes of it, if that is known soon."""
+    await asyncio.wait({ended}, timeout=SOON)
+    return why_not(ended.result()) if ended.done() else None
 
 
 def _heard(ended: asyncio.Future[Any]) -> None:
@@ -99,22 +122,39 @@ def _heard(ended: asyncio.Future[Any]) -> None:
 @router.post("/api/unqueue", response_model=UnqueuedJson, operation_id="unqueue")
 async def unqueue(host: TheHost, who: Asking, session: SessionParam, body: UnqueueBody) -> Response:
     """Takes a prompt back that waits."""
-    room = await host.enter(session)
-    return json(await room.unqueue(_guest(host, who), body.input))
+    return json(await host.unqueue(session, _guest(host, who), body.input))
 
 
 @router.post("/api/stop", response_model=StoppedJson, operation_id="stop")
 async def stop(host: TheHost, who: Asking, session: SessionParam) -> Response:
-    """Asks the agent to stop what it is at."""
-    room = await host.enter(session)
-    await room.cancel(_guest(host, who))
-    return json({"asked": True})
+    """Asks the agent to stop what it is at. One that does not run is not asked."""
+    room = await host.found_for(session)
+    if room is not None:
+        await room.cancel(_guest(host, who))
+    return json({"asked": room is not None})
+
+
+@router.post("/api/restart", response_model=RestartedJson, operation_id="restart")
+async def restart(host: TheHost, who: Asking, session: SessionParam) -> Response:
+    """Ends the agent's process, whatever it does, and starts another one that takes the session up. A turn that runs is
+    interrupted; what waits is kept. One that does not run is started."""
+    room = await host.restart(session, who.name)
+    return json({"agent": room.process.agent.name, "phase": room.phase})
+
+
+@router.post("/api/close", response_model=ClosedJson, operation_id="close")
+async def close(host: TheHost, who: Asking, session: SessionParam) -> Response:
+    """Ends the agent's process and its room. A turn that runs is interrupted; the session and what waits in it are
+    kept, and the next prompt takes it up again."""
+    return json({"closed": await host.shut(session, f"{who.name} closed it")})
 
 
 @router.post("/api/answer", response_model=AnsweredJson, operation_id="answer")
 async def answer(host: TheHost, who: Asking, session: SessionParam, body: AnswerBody) -> Response:
     """Answers a question of the agent. The first answer counts."""
-    room: Room = await host.enter(session)
+    room = await host.found_for(session)
+    if room is None:  # its questions were withdrawn
+        return json({"answered": False})
     waits = body.question in room.questions
     await room.answer(_guest(host, who), Frame({"jsonrpc": "2.0", "id": body.question, "result": body.answer}))
     return json({"answered": waits})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import logging
 import math
 import os
@@ -22,7 +23,7 @@ import uvicorn
 from onefold.errors import OnefoldError
 from onefold.messages import encode
 from onefold.metrics import Counts
-from onefold.server.connections import bounded
+from onefold.server.connections import Listening, bounded
 from onefold.server.live import Hub
 from onefold.server.settings import Settings
 from onefold.server.sockets import bounded_sockets
@@ -65,6 +66,9 @@ def serve(
     make_room(settings.max_connections)
     try:
         listening = listen(settings.host, settings.port)
+        protocol = bounded(settings)
+        if settings.tls:
+            listening.arrived = protocol.arrivals.arrived
         config = uvicorn.Config(
             Timed(app(hub), hub.observer.counts),
             log_config=None,
@@ -72,7 +76,8 @@ def serve(
             lifespan="auto",
             proxy_headers=False,
             server_header=False,
-            http=bounded(settings),
+            loop="asyncio",  # which asks the socket itself for connections, so that they can be counted
+            http=protocol,
             ws=bounded_sockets(settings),
             ws_max_size=settings.max_frame,
             ws_per_message_deflate=False,  # a few bytes would become megabytes before anybody could look at them
@@ -138,6 +143,7 @@ class Server(uvicorn.Server):
         try:
             if self._begin is not None:
                 await self._begin(self.end)
+            _let_be()
             self._ready()
         except OnefoldError as trouble:
             self.trouble = trouble
@@ -171,15 +177,21 @@ class Timed:
         self._counts.answered(time.perf_counter() - began)
 
 
+def _let_be() -> None:
+    """What is there now stays: looked at by no collection of garbage any more, it makes none of them long."""
+    gc.collect()
+    gc.freeze()
+
+
 # ---------------------------------------------------------------------- the socket
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> Listening:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise PortTaken(f"there is no address {host!r} to listen on: {error.strerror}") from None
-    made = socket.socket(family, kind, protocol)
+    made = Listening(family, kind, protocol)
     try:
         # Accepted connections inherit these.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

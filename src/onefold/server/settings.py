@@ -33,8 +33,8 @@ class Settings:
     max_body: int = 16 << 20
     """Bytes of a request's body."""
     max_frame: int = 16 << 20
-    """Bytes of one frame of an ACP client whose token may write: pictures and files come in them. To read a larger one
-    would keep everybody else waiting for more than a tenth of a second."""
+    """Bytes of one frame of an ACP client whose token may run agents: pictures and files come in them. To read a larger
+    one would keep everybody else waiting for more than a tenth of a second."""
     max_unfinished: int = 64 << 20
     """Bytes of all WebSockets' messages together that have begun and not ended, or wait to be taken."""
     max_values: int = 200_000

@@ -215,6 +215,7 @@ class RoomsJson(TypedDict):
 
 class PromptedJson(TypedDict):
     input: int | None
+    cause: str | None
 
 
 class UnqueuedJson(TypedDict):
@@ -223,6 +224,15 @@ class UnqueuedJson(TypedDict):
 
 class StoppedJson(TypedDict):
     asked: bool
+
+
+class RestartedJson(TypedDict):
+    agent: str
+    phase: str
+
+
+class ClosedJson(TypedDict):
+    closed: bool
 
 
 class AnsweredJson(TypedDict):
@@ -386,6 +396,7 @@ class PinnedJson(TypedDict):
 class WentBackJson(TypedDict):
     segment: SegmentJson
     changed: list[RecordJson]
+    numbers: list[int]
     dry_run: bool
 
 

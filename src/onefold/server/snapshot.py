@@ -300,4 +300,4 @@ def _walk(tx: Transaction, session: str, start: int, stop: int, order: Order) ->
         found = view.records(tx, session, first, first + several, several)
         yield from found if order == "oldest" else reversed(found)
         start, stop = (first + several, stop) if order == "oldest" else (start, first)
-        several = min(several * 2, 512)
+        several = min(several * 2, 64)

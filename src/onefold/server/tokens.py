@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal, cast, get_args
 
 from onefold.errors import OnefoldError
@@ -31,7 +32,7 @@ try:
 except ImportError:  # no flock on this system: the replacement is atomic all the same
     fcntl = None  # type: ignore[assignment]
 
-Scope = Literal["read", "write", "compact", "admin"]
+Scope = Literal["read", "write", "agents", "compact", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 FIRST = "first"
 """The name of the token that a server makes for itself at its first start."""
@@ -115,10 +116,15 @@ class Tokens:
 
     def find(self, secret: str) -> Token | None:
         """The token that this is, if it counts now."""
-        digest, now, found = digest_of(secret), self._clock(), None
+        digest = digest_of(secret)
+        return self.fitting(lambda token: hmac.compare_digest(token.digest, digest))
+
+    def fitting(self, fits: Callable[[Token], bool]) -> Token | None:
+        """The token that fits, if it counts now."""
+        now, found = self._clock(), None
         for token in self.known():
             # Every one is compared, in constant time: how long it takes says nothing.
-            if hmac.compare_digest(token.digest, digest):
+            if fits(token):
                 found = token
         if found is None or found.expired(now):
             return None
@@ -132,6 +138,10 @@ class Tokens:
             known.digest == token.digest and known.scopes == token.scopes and not known.expired(now)
             for known in self.known()
         )
+
+    def now(self) -> float:
+        """By the clock that decides whether a token has expired."""
+        return self._clock()
 
     def seconds_left(self, token: Token) -> float:
         """How long a token will count, by itself."""
@@ -148,7 +158,7 @@ class Tokens:
         wanted = checked_scopes(scopes)
         with self._writing() as tokens:
             if any(t.name == name for t in tokens):
-                raise TokensError(f"there is a token {name!r} already; `onefold token revoke {name}` removes it")
+                raise TokensError(f"there is a token {name!r} already; `onefold token revoke {quote(name)}` removes it")
             secret, token = self._made(name, wanted, expires)
             tokens.append(token)
         return secret, token
@@ -209,7 +219,7 @@ class Tokens:
             raise TokensError("these tokens are given by the environment or a file, and cannot be changed here")
         try:
             make_folder(self.path.parent)
-            with _locked(self.path.with_name(self.path.name + ".lock"), patient=patient):
+            with locked(self.path.with_name(self.path.name + ".lock"), patient=patient):
                 before = _read(self.path)[0]
                 tokens = list(before)
                 yield tokens
@@ -287,6 +297,18 @@ def _read(
     return tuple(parse(path, text)), _mark(found)
 
 
+def read_private(path: Path) -> str | None:
+    """What stands in a file that is for its owner alone; None if there is none."""
+    try:
+        with path.open("rb") as file:
+            _refuse_what_others_reach(path, os.fstat(file.fileno()))
+            return file.read().decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise TokensError(f"{path} cannot be read: {error}") from error
+
+
 def _mark(found: os.stat_result) -> tuple[int, ...]:
     return (found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size)
 
@@ -295,14 +317,18 @@ def _refuse_what_others_reach(path: Path, found: os.stat_result) -> None:
     if os.name != "posix":
         return
     if found.st_mode & _OTHERS:
-        raise TokensError(f"{path} can be reached by other users of this machine; `chmod 600 {path}` makes it yours")
+        raise TokensError(
+            f"{path} can be reached by other users of this machine; `chmod 600 {quote(str(path))}` makes it yours"
+        )
     if found.st_uid not in (os.geteuid(), 0):
         raise TokensError(
             f"{path} belongs to another user, who could write tokens into it; `chown` it, or choose another"
         )
     folder = path.parent.stat()
     if folder.st_mode & _OTHERS_WRITE and not folder.st_mode & stat.S_ISVTX:
-        raise TokensError(f"other users can replace files in {path.parent}; `chmod 700 {path.parent}` makes it yours")
+        raise TokensError(
+            f"other users can replace files in {path.parent}; `chmod 700 {quote(str(path.parent))}` makes it yours"
+        )
 
 
 def _parse(path: Path, text: str) -> Iterator[Token]:
@@ -361,7 +387,7 @@ def _from_environment(environ: Mapping[str, str]) -> tuple[Token, ...]:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, *, patient: bool) -> Iterator[None]:
+def locked(path: Path, *, patient: bool = True) -> Iterator[None]:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if fcntl is not None:
@@ -372,9 +398,13 @@ def _locked(path: Path, *, patient: bool) -> Iterator[None]:
 
 
 def _replace(path: Path, tokens: Iterable[Token]) -> None:
-    """Written beside it first, so that a reader sees the old file or the new one, whatever happens."""
     rows = [_row(token) for token in tokens]
-    text = '{"version": 1, "tokens": [' + ",".join("\n  " + encode(row) for row in rows) + "\n]}\n"
+    write_private(path, '{"version": 1, "tokens": [' + ",".join("\n  " + encode(row) for row in rows) + "\n]}\n")
+
+
+def write_private(path: Path, text: str) -> None:
+    """For its owner alone. Written beside it first, so that a reader sees the old file or the new one, whatever
+    happens."""
     beside = path.with_name(path.name + ".new")
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0), 0o600)
     with os.fdopen(fd, "wb") as file:

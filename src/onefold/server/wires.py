@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
+from onefold.agents.members import known_as
 from onefold.errors import OnefoldError, SessionNotFound, StoreError
 from onefold.messages import encode
 from onefold.server.live import Asked, BadCursor, Draining, Hub, Kind
@@ -159,7 +160,6 @@ def _asked(scope: Scope, kind: Kind) -> Asked:
 
 
 def _name(scope: Scope, given: dict[str, str]) -> str:
-    """What a client calls itself, else the name of its token."""
+    """What a client calls itself, and the name of its token."""
     who: Any = scope.get("state", {}).get("who")
-    named = "".join(c for c in given.get("name", "") if c.isprintable())[:64]
-    return named or getattr(who, "name", None) or "somebody"
+    return known_as(given.get("name", ""), getattr(who, "name", None) or "somebody")

@@ -7,7 +7,7 @@ from onefold.agents.wire import Line
 from onefold.agents.witnesses.families import Family, Watch, command, family, see, watch
 from onefold.agents.witnesses.observing import STRENGTHS, Event, Heard, Observation, Sent
 from onefold.agents.witnesses.protocol import COMPACTION_CAPABILITY, as_tool_call
-from onefold.agents.witnesses.traffic import asks_to_compact, of_another
+from onefold.agents.witnesses.traffic import asks_to_compact, may_compact, names_compaction, of_another
 
 __all__ = [
     "COMPACTION_CAPABILITY",
@@ -23,6 +23,8 @@ __all__ = [
     "asks_to_compact",
     "command",
     "family",
+    "may_compact",
+    "names_compaction",
     "of_another",
     "see",
     "watch",

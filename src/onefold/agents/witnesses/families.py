@@ -63,6 +63,8 @@ def see(watch: Watch, event: Event) -> tuple[Watch, tuple[Observation, ...]]:
     """Shows the detectors one event: every frame to and from the agent, answers included, and every line of stderr."""
     traffic = follow(watch.traffic, event)
     if is_other(traffic, event):
+        if isinstance(watch.own, hermes.Hermes):
+            watch = replace(watch, own=hermes.overhear(watch.own, event))
         return watch, ()
     moment = Moment(event, watch.traffic, traffic)
     told, seen = protocol.step(watch.protocol, moment)

@@ -2,17 +2,18 @@
 
 Its log also repeats words of the user, line breaks included, so a prompt can write a line that looks like its own.
 Four things stand against that: a line counts only as a whole and in every field; not if the same words went over the
-wire; only for ids that are the session's own; and an end only for a beginning that counted the same messages.
+wire, in however many pieces; only for ids that are the session's own; and an end only for a beginning that counted the
+same messages. A program that the agent starts and that writes to the same stderr cannot be told from it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from onefold.agents.wire import Line
-from onefold.agents.witnesses.observing import Observation, Sent, mapping, number, short, text_of, word
+from onefold.agents.witnesses.observing import Event, Observation, Sent, mapping, number, short, text_of, word
+from onefold.agents.witnesses.quotes import Quotes
 from onefold.agents.witnesses.traffic import Moment
 from onefold.model import Json
 
@@ -50,9 +51,8 @@ _ANSWER = re.compile(
 )
 _MARKS = ("agent.conversation_", "agent.context_compressor")
 """In every line that counts, and so in every one that could pass for it."""
-_QUOTES = 256
 _LONGEST = 2_000
-"""Characters of a line. A longer one is not looked at, and of one that went over the wire no more is kept."""
+"""Characters of a line. A longer one is not looked at."""
 _DEEPEST = 16
 
 
@@ -74,10 +74,8 @@ class Hermes:
     open: Started | None = None
     trouble: str | None = None
     """What was logged about the one that is open."""
-    quoted: tuple[str, ...] = ()
-    """Lines that went over the wire and look like its log."""
-    deaf: bool = False
-    """Too many of those in this turn to keep."""
+    quotes: Quotes = field(default_factory=Quotes)
+    """What went over the wire and looks like its log."""
     logs: bool = False
     """It does log: then its answers to a person tell nothing new."""
 
@@ -88,11 +86,9 @@ def step(state: Hermes, moment: Moment) -> tuple[Hermes, tuple[Observation, ...]
         return _line(state, event.text, moment)
     if moment.now.session is not None and moment.now.session not in state.ids:
         state = replace(state, ids=state.ids | {moment.now.session})
+    state = overhear(state, event)
     if isinstance(event, Sent):
-        if event.frame.method == "session/prompt":
-            state = _remember(replace(state, deaf=False), event.frame.params.get("prompt"))
         return state, ()
-    state = _remember(state, event.frame.body)
     if result := moment.result:
         return _know(state, _provenance(result)), ()
     if update := moment.update:
@@ -106,9 +102,9 @@ def step(state: Hermes, moment: Moment) -> tuple[Hermes, tuple[Observation, ...]
 def _line(state: Hermes, text: str, moment: Moment) -> tuple[Hermes, tuple[Observation, ...]]:
     if not state.logs and _LOG.fullmatch(text):
         state = replace(state, logs=True)
-    if state.deaf or len(text) > _LONGEST or not any(mark in text for mark in _MARKS):
+    if state.quotes.too_many or len(text) > _LONGEST or not any(mark in text for mark in _MARKS):
         return state, ()
-    if any(quote.startswith(text) for quote in state.quoted):
+    if text in state.quotes:
         return state, ()
     if line := _STARTED.fullmatch(text):
         return _started(state, line, moment)
@@ -214,23 +210,12 @@ def _know(state: Hermes, told: dict[str, Json]) -> Hermes:
 # ---------------------------------------------------------------------- what a log line could be copied from
 
 
-def _remember(state: Hermes, body: Json) -> Hermes:
-    new = tuple(line for text in _texts(body) if any(m in text for m in _MARKS) for line in text.splitlines())
-    new = tuple(line[:_LONGEST] for line in new if any(m in line for m in _MARKS))
-    if not new:
+def overhear(state: Hermes, event: Event) -> Hermes:
+    """Remembers what its log may repeat, also of what is said of other sessions: they have the same log."""
+    if isinstance(event, Line):
         return state
-    if len(new) > _QUOTES:
-        return replace(state, deaf=True)
-    return replace(state, quoted=(*state.quoted, *new)[-_QUOTES:])
-
-
-def _texts(body: Json) -> Iterator[str]:
-    waiting = [body]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            waiting.extend(one.values())
-        elif isinstance(one, list):
-            waiting.extend(one)
+    frame, quotes = event.frame, state.quotes
+    if isinstance(event, Sent) and frame.method == "session/prompt":
+        quotes = quotes.next_turn()
+    kind = frame.update.get("sessionUpdate") or frame.method
+    return replace(state, quotes=quotes.heard(str(kind), frame.body))

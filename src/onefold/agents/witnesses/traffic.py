@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,6 +13,10 @@ from onefold.model import Json
 
 ASKING = frozenset({"/compact", "/compress"})
 """First words of a prompt that asks the agent to compact."""
+
+_STEMS = ("compact", "compress", "condens", "summari")
+"""In the names of commands by which agents compact, and of methods."""
+_LONGEST = 200
 
 _OURS = frozenset({"session/prompt", "session/load", "session/resume"})
 
@@ -33,6 +39,8 @@ class Traffic:
     loads: frozenset[str | int] = frozenset()
     commands: frozenset[str] = frozenset()
     """That the agent has told of, without their slash."""
+    compacting: frozenset[str] = frozenset()
+    """Those of them that compact, by their names or by what the agent says of them."""
 
     @property
     def running(self) -> bool:
@@ -86,7 +94,8 @@ def follow(traffic: Traffic, event: Event) -> Traffic:
             return _sent(traffic, frame)
         case Heard(frame):
             if frame.update.get("sessionUpdate") == "available_commands_update":
-                return replace(traffic, commands=_names(frame.update.get("availableCommands")))
+                listed = frame.update.get("availableCommands")
+                return replace(traffic, commands=_names(listed), compacting=_compacting(listed))
             if not frame.is_response or frame.id is None:
                 return traffic
             return replace(
@@ -102,6 +111,33 @@ def asks_to_compact(prompt: Json) -> str | None:
     if not words or words[0].lower() not in ASKING:
         return None
     return words[1].strip() if len(words) > 1 else ""
+
+
+def may_compact(prompt: Json, commands: Collection[str]) -> bool:
+    """Whether an agent may take a prompt for a command to compact, however it is spelled: one of these commands, or any
+    that is called so. Rather too often than too seldom: who may compact need not care."""
+    blocks = prompt if isinstance(prompt, list) else [prompt]
+    texts = [b["text"] for b in blocks if isinstance(b, dict) and isinstance(b.get("text"), str)]
+    for said in (*texts, "".join(texts)):
+        name = _command(said)
+        if name is not None and (name in commands or names_compaction(name)):
+            return True
+    return False
+
+
+def names_compaction(name: str) -> bool:
+    """Whether a command or a method is called as those that compact."""
+    return any(stem in name.lower() for stem in _STEMS)
+
+
+def _command(said: str) -> str | None:
+    """The name of the command that a text is, whatever cannot be seen before it or in it; None if it is none."""
+    begin = next((i for i, c in enumerate(said) if c.isprintable() and not c.isspace()), len(said))
+    plain = unicodedata.normalize("NFKC", said[begin : begin + _LONGEST])
+    if not plain.startswith("/"):
+        return None
+    words = plain[1:].split(maxsplit=1)
+    return "".join(c for c in words[0] if c.isprintable()).lower() if words else ""
 
 
 def is_other(traffic: Traffic, event: Event) -> bool:
@@ -132,3 +168,9 @@ def _sent(traffic: Traffic, frame: Frame) -> Traffic:
 def _names(listed: Json) -> frozenset[str]:
     names = [word(mapping(one).get("name")) for one in listed] if isinstance(listed, list) else []
     return frozenset(name.removeprefix("/") for name in names if name is not None)
+
+
+def _compacting(listed: Json) -> frozenset[str]:
+    told = [mapping(one) for one in listed] if isinstance(listed, list) else []
+    named = [(word(one.get("name")), f"{one.get('name')} {one.get('description')}") for one in told]
+    return frozenset(name.removeprefix("/").lower() for name, says in named if name and names_compaction(says))

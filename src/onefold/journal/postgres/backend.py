@@ -13,6 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from shlex import quote
 from typing import Any, TypeVar
 
 import psycopg
@@ -161,7 +162,7 @@ class PostgresBackend:
     def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
         raise StoreError(
             f"store {self.address}: a PostgreSQL store is backed up by the server's own means: `pg_dump --schema="
-            f"{self._place.schema}`, or a base backup; or session by session: `onefold export`"
+            f"{quote(self._place.schema)}`, or a base backup; or session by session: `onefold export`"
         )
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 import apsw
@@ -24,7 +25,8 @@ class StoreFile:
     def __init__(self, path: Path, address: str) -> None:
         self._path = str(path)
         self._address = address
-        self._inode = self._device = -1
+        self._it: tuple[int, ...] = ()
+        """Its inode, its device, and the one name that it has, as `stat` gives them."""
         self._gone = ""
         """Why it is not used any more. That does not pass, even if the path names the old file again: what others
         wrote meanwhile is unknown here."""
@@ -40,7 +42,7 @@ class StoreFile:
                 "Check that its folder exists and is writable"
             ) from error
         there = Path(self._path).stat()
-        self._inode, self._device = there.st_ino, there.st_dev
+        self._it = (there.st_ino, there.st_dev, 1)
         self.check()
         return access_of(there)
 
@@ -49,7 +51,7 @@ class StoreFile:
         of every transaction: whatever began after the file was replaced finds that out here."""
         try:
             there = os.stat(self._path)  # noqa: PTH116  a part of every append
-            if there.st_ino == self._inode and there.st_dev == self._device and there.st_nlink == 1 and not self._gone:
+            if there[1:4] == self._it and not self._gone:
                 return
         except OSError as error:
             self._missed(error)
@@ -88,13 +90,13 @@ class StoreFile:
         self._give_up("was moved or removed")
 
     def _other(self, there: os.stat_result) -> None:
-        if self._gone or (there.st_ino, there.st_dev) != (self._inode, self._device):
+        if self._gone or there[1:3] != self._it[:2]:
             self._give_up("is another file by now: somebody put it there")
         if there.st_nlink > 1:
             raise StoreUnavailable(
                 f"store {self._address}: {self._path} has {there.st_nlink} names (hard links), and under each of them "
                 "it would get another log. Nothing was read or written. Remove the others: "
-                f"find where they are with `find FOLDER -samefile {self._path}`. For a copy use `onefold backup`"
+                f"find where they are with `find FOLDER -samefile {quote(self._path)}`. For a copy use `onefold backup`"
             )
 
     def _give_up(self, why: str) -> None:

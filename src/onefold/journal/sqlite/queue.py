@@ -65,7 +65,8 @@ class Queue:
     def _give_back(self) -> None:
         self.granted = False
         fcntl.flock(self._fd, fcntl.LOCK_UN)
-        self._changed.notify_all()
+        if self._closed:
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Nobody waits any more. A lock that is held is held until it is left."""

@@ -20,6 +20,7 @@ SLOW = 0.04
 IDLE = 0.1
 QUICK_FOR = 40  # questions in vain before it slows down
 SLOW_FOR = 90  # and before it takes the store for idle
+LOOK = 10  # and of an idle one, which of them also look whether the file is another one by now
 
 
 class Watch:
@@ -87,7 +88,7 @@ class Watch:
                             connection, seen = self._connect(), -1
                             self._open.append(connection)
                         now = int(str(connection.pragma("data_version")))
-                        if self._moved():
+                        if (quiet < SLOW_FOR or quiet % LOOK == 0) and self._moved():
                             now = seen + 1
                     except (apsw.Error, StoreError):
                         # Whoever waits reads the store itself and gets the error in words.

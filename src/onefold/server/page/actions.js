@@ -1,6 +1,6 @@
 // What a person can do to a session. Each first says what it will do, in words, and then does it.
 
-import { address, post } from "./api.js";
+import { post, save } from "./api.js";
 import { ask, tell } from "./dialogs.js";
 import { el } from "./dom.js";
 import * as words from "./words.js";
@@ -59,6 +59,42 @@ export function cancel(session, compaction) {
       const { cancelled } = await post("cancel", { session });
       return cancelled ? "Cancelled." : "There was nothing to cancel any more: it was over before.";
     },
+  });
+}
+
+/** What an agent's end does to what goes on. */
+const ends = ({ turn, queue, questions, compaction }, waits) => [
+  turn ? `The turn that runs${turn.owner ? `, for ${turn.owner},` : ""} is interrupted. What was said so far is kept.` : "No turn runs now.",
+  questions.length ? "What the agent asks is withdrawn." : null,
+  compaction.active ? "The compaction that it is at has failed, and can be asked for again." : null,
+  queue.length ? `${words.many(queue.length, "prompt")} that ${queue.length === 1 ? "waits is" : "wait are"} kept, and ${queue.length === 1 ? "runs" : "run"} ${waits}.` : null,
+];
+
+export function restart(known) {
+  const { session, agent } = known;
+  ask({
+    title: `Restart ${agent.name}`,
+    says: [
+      "Its process is ended, with all that it started, whatever it does now: it is asked to end, and killed after five seconds. Another one takes the session up.",
+      ...ends(known, "with the next one"),
+    ],
+    label: "Restart",
+    danger: true,
+    act: async () => (await post("restart", { session: session.id }), `${agent.name} is restarted.`),
+  });
+}
+
+export function close(known) {
+  const { session, agent } = known;
+  ask({
+    title: `Close the room of ${agent.name}`,
+    says: [
+      "The agent's process is ended, with all that it started. The session stays as it is, and the next prompt takes it up again, whoever writes it.",
+      ...ends(known, "then"),
+    ],
+    label: "Close",
+    danger: true,
+    act: async () => ((await post("close", { session: session.id })).closed ? "The room is closed." : "It was closed before."),
   });
 }
 
@@ -157,8 +193,8 @@ export function exported(known) {
     ],
     label: "Download",
     act: async () => {
-      el("a", { href: address("export", { session: session.id }), download: "session.jsonl" }).click();
-      return "The download begins.";
+      await save("export", { session: session.id }, "session.jsonl");
+      return "It is downloaded.";
     },
   });
 }

@@ -16,6 +16,51 @@ const REMEDIES = {
   503: "The store cannot be used now. Try again in a moment.",
 };
 
+// ---------------------------------------------------------------- who asks
+
+const PAGE = "onefold.page";
+let half = null;
+
+// A browser sends its cookie to every port of this host, so the server wants something besides that only this page has:
+// it came behind the # of the address that the token was shown at, and is kept where no other port can read it.
+const came = /^#page=([\w-]+)$/.exec(location.hash);
+if (came) {
+  half = came[1];
+  try {
+    localStorage.setItem(PAGE, half);
+  } catch {
+    // Then it holds for this page only.
+  }
+  history.replaceState(null, "", `${location.pathname}${location.search}#/`);
+}
+
+/** What shows that this page asks; empty if it does not know. Read each time: another tab may have shown another token. */
+export function shown() {
+  try {
+    return localStorage.getItem(PAGE) ?? half ?? "";
+  } catch {
+    return half ?? "";
+  }
+}
+
+const asPage = (headers) => ({ ...headers, "x-onefold-page": shown() });
+
+/** The subprotocols by which a WebSocket shows the same: a page can set no header there. */
+export const protocols = () => ["onefold", `onefold.page.${shown() || "none"}`];
+
+/** Ends this browser's visit, here and at the server. */
+export async function logOut() {
+  await answer(() => fetch(address("logout"), { method: "POST", headers: asPage({}) }), () => null);
+  half = null;
+  try {
+    localStorage.removeItem(PAGE);
+  } catch {
+    // It was kept nowhere else.
+  }
+}
+
+// ---------------------------------------------------------------- asking
+
 export function address(path, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const made = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
@@ -23,16 +68,24 @@ export function address(path, query = {}) {
 }
 
 export async function get(path, query, signal) {
-  return answer(() => fetch(address(path, query), { signal, headers: { accept: "application/json" } }));
+  return answer(() => fetch(address(path, query), { signal, headers: asPage({ accept: "application/json" }) }));
+}
+
+/** Saves an answer as a file. A link would show the cookie only. */
+export async function save(path, query, name) {
+  const content = await answer(() => fetch(address(path, query), { headers: asPage({}) }), (response) => response.blob());
+  const href = URL.createObjectURL(content);
+  Object.assign(document.createElement("a"), { href, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(href), 60_000);
 }
 
 export async function post(path, query, body = {}) {
   return answer(() =>
-    fetch(address(path, query), { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
+    fetch(address(path, query), { method: "POST", headers: asPage({ "content-type": "application/json" }), body: JSON.stringify(body) }),
   );
 }
 
-async function answer(ask) {
+async function answer(ask, read = (response) => response.json()) {
   let response;
   try {
     response = await ask();
@@ -46,7 +99,7 @@ async function answer(ask) {
   }
   let body = null;
   try {
-    body = await response.json();
+    body = await (response.ok ? read(response) : response.json());
   } catch {
     if (response.ok) throw new Refused(response.status, { kind: "NoAnswer", message: "The server's answer was cut off.", remedy: "Try again." });
   }
@@ -57,7 +110,7 @@ async function answer(ask) {
 /** Whether the server still lets this page in. One that does not answer has not said no. */
 export async function admitted() {
   try {
-    return (await fetch(address("rooms"), { headers: { accept: "application/json" } })).status !== 401;
+    return (await fetch(address("rooms"), { headers: asPage({ accept: "application/json" }) })).status !== 401;
   } catch {
     return true;
   }
@@ -84,36 +137,52 @@ export class Live {
   #close() {
     clearTimeout(this.retry);
     this.retry = 0;
-    this.source?.close();
+    this.source?.abort();
     this.source = null;
   }
 
-  #open() {
+  /** Not an EventSource: that would show the cookie only. */
+  async #open() {
     this.#close();
-    const source = new EventSource(address("events", { session: this.session, after: this.after }));
-    this.source = source;
-    source.onopen = () => {
+    const source = (this.source = new AbortController());
+    const headers = asPage({ accept: "text/event-stream" });
+    const asked = fetch(address("events", { session: this.session, after: this.after }), { headers, signal: source.signal, cache: "no-store" });
+    const response = await asked.catch(() => null); // it does not answer, or nobody wants it any more
+    if (this.source === source && response?.ok) {
       this.tries = 0;
       this.state("live");
-    };
-    source.onerror = () => this.#again();
-    source.addEventListener("refused", () => this.#refused());
-    source.addEventListener("record", (event) => {
-      this.after = event.lastEventId || this.after;
-      this.record(JSON.parse(event.data));
-    });
-    source.addEventListener("resume", (event) => {
-      this.after = JSON.parse(event.data).after ?? this.after;
+      const stream = events(response.body);
+      while (this.source === source) {
+        const { value, done } = await stream.next().catch(() => ({ done: true }));
+        if (done || this.source !== source) break;
+        try {
+          this.#heard(value);
+        } catch (error) {
+          reportError(error); // what is wrong with one must not cost the others
+        }
+      }
+    }
+    if (this.source === source) this.#again();
+  }
+
+  #heard({ name, id, data }) {
+    if (name === "refused") this.#refused();
+    else if (name === "record") {
+      this.after = id || this.after;
+      this.record(data);
+    } else if (name === "resume") {
+      this.after = data.after ?? this.after;
       this.#open();
-    });
-    // Of all sessions, and this place is no longer known: whatever changed meanwhile has to be looked up.
-    source.addEventListener("reload", () => this.record({ kind: "gone" }));
-    source.addEventListener("moved", () => this.gone("moved"));
-    source.addEventListener("gone", (event) => {
-      if (this.session === null) return this.record({ kind: "gone", ...JSON.parse(event.data) });
+    } else if (name === "reload") {
+      // Of all sessions, and this place is no longer known: whatever changed meanwhile has to be looked up.
+      this.record({ kind: "gone" });
+    } else if (name === "room") this.record({ kind: "room", ...data }); // no record says how an agent is
+    else if (name === "moved") this.gone("moved");
+    else if (name === "gone" && this.session === null) this.record({ kind: "gone", ...data });
+    else if (name === "gone") {
       this.stop();
-      return this.gone("gone");
-    });
+      this.gone("gone");
+    }
   }
 
   #again() {
@@ -137,5 +206,29 @@ export class Live {
   #refused() {
     this.state("refused");
     this.stop();
+  }
+}
+
+/** Server-sent events out of a stream of bytes. */
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  let event = {};
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    rest += value;
+    if (!value.includes("\n")) continue; // a record may be large, and come in many pieces
+    const lines = rest.split("\n");
+    rest = lines.pop();
+    for (const line of lines) {
+      const at = line.indexOf(":");
+      if (at > 0) event[line.slice(0, at)] = line.slice(at + 1).replace(/^ /, "");
+      else if (line === "") {
+        const { event: name, id = "", data = "null" } = event;
+        event = {};
+        if (name) yield { name, id, data: JSON.parse(data) };
+      }
+    }
   }
 }

@@ -1,8 +1,9 @@
 // The page: which view is shown, the theme, and the keys that work everywhere.
 
-import { inform } from "./dialogs.js";
+import { get, logOut } from "./api.js";
+import { ask, inform } from "./dialogs.js";
 import { Compactions } from "./compactions.js";
-import { el, icon, replace } from "./dom.js";
+import { button, el, icon, replace } from "./dom.js";
 import { Health } from "./health.js";
 import { Search } from "./search.js";
 import { SessionView } from "./session.js";
@@ -133,7 +134,23 @@ const KEYS = [
 ];
 
 function help() {
-  inform("Keys", el("div.keys", {}, KEYS.map(([name, keys]) => el("section", {}, el("h3", {}, name), el("dl", {}, keys.map(([key, what]) => [el("dt", {}, key.split(" ").map((k) => el("kbd", {}, k))), el("dd", {}, what)]))))));
+  const keys = KEYS.map(([name, some]) => el("section", {}, el("h3", {}, name), el("dl", {}, some.map(([key, what]) => [el("dt", {}, key.split(" ").map((k) => el("kbd", {}, k))), el("dd", {}, what)]))));
+  const dialog = inform("Keys", el("div", {}, el("div.keys", {}, keys), el("p", {}, button("Log out…", () => {
+    dialog.close();
+    leave();
+  }))));
+}
+
+function leave() {
+  ask({
+    title: "Log out",
+    says: ["This browser is let in no more, in this tab and in all others, until a link with a token is opened again. The token itself stays: onefold token revoke ends that."],
+    label: "Log out",
+    act: async () => {
+      await logOut();
+      location.reload();
+    },
+  });
 }
 document.getElementById("help").addEventListener("click", help);
 document.getElementById("skip").addEventListener("click", (event) => {
@@ -169,6 +186,11 @@ document.addEventListener("keydown", (event) => {
   } else if (shown?.key(event)) event.preventDefault();
   return undefined;
 });
+
+// ---------------------------------------------------------------- staying
+
+// A page that is looked at stays let in, though nothing happens on it. What is wrong is said by what is shown.
+setInterval(() => document.hidden || get("rooms").catch(() => {}), 30 * 60_000);
 
 drawTheme();
 window.addEventListener("hashchange", show);

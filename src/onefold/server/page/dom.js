@@ -71,6 +71,14 @@ export function visible(text) {
   return text.replace(UNSEEN_ALL, (found) => (found === "\n" ? found : `[${code(found)}]`));
 }
 
+// Everything that is not a letter, a sign or a plain space: also what is harmless in a conversation, such as the joiners in emoji.
+const HIDDEN = /(?![\n\t ])[\p{C}\p{Z}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\u{e0100}-\u{e01ef}]/gu;
+
+/** The whole of a text, for somebody who is to approve it: nothing in it is invisible, or looks like something else. */
+export function revealed(text) {
+  return text.replace(HIDDEN, (found) => `[${code(found)}]`);
+}
+
 function code(character) {
   return `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 }

@@ -20,7 +20,7 @@ const media = (what) => ({ kind: "media", text: String(what) });
 const result = (said, failed = false) => ({ kind: "result", text: flat(said), failed });
 
 /** Arguments in one line if they are one word, else as JSON that a person can read. */
-function argument(input) {
+export function argument(input) {
   let value = input;
   if (typeof input === "string") {
     try {

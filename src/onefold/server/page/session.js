@@ -1,7 +1,7 @@
 // One session: what it does now, the saw-tooth of its context, and the conversation, live.
 
 import * as actions from "./actions.js";
-import { address, get, Live } from "./api.js";
+import { get, Live, save } from "./api.js";
 import { Conversation, focusRow } from "./conversation.js";
 import { Curve } from "./curve.js";
 import { inform, menu, tell, trouble } from "./dialogs.js";
@@ -162,8 +162,12 @@ export class SessionView {
       this.element.classList.add("hosts");
       this.element.append(this.room.element);
     }
-    // To look at an agent that does not run would start it.
+    // There is nothing to look at where no agent runs.
     if (this.known.agent.phase !== "closed") this.watch ??= new Watch(this.id, { said: (pieces) => this.#grow(pieces), changed: () => this.soon() });
+    else {
+      this.watch?.stop();
+      this.watch = null;
+    }
     this.room.show(this.known);
     return undefined;
   }
@@ -296,7 +300,7 @@ export class SessionView {
   }
 
   #context() {
-    inform("Exactly what the model is sent", el("div", {}, el("p", {}, "Every message of this context in its order, as JSON, with the record it comes from."), el("p", {}, el("a", { href: address("context", { session: this.id }), target: "_blank", rel: "noopener" }, "Open it in a new tab"))));
+    inform("Exactly what the model is sent", el("div", {}, el("p", {}, "Every message of this context in its order, as JSON, with the record it comes from."), el("p", {}, button("Download it", () => save("context", { session: this.id }, "context.json").catch((error) => tell(error.message, true))))));
   }
 
   #fork(at = null) {

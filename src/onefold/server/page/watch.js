@@ -1,7 +1,7 @@
 // Looks on in an agent's room, over ACP: what the agent is saying before it is whole, which no record has yet, and that
 // something has changed there which is in no record at all.
 
-import { admitted } from "./api.js";
+import { admitted, protocols } from "./api.js";
 
 const REFUSED = 1008; // the code of a socket whose token no longer counts
 const RETRY = [500, 1000, 2000, 5000, 10_000];
@@ -51,7 +51,7 @@ export class Watch {
     place.protocol = place.protocol === "https:" ? "wss:" : "ws:";
     place.search = new URLSearchParams({ session: this.session }).toString();
     place.hash = "";
-    const socket = (this.socket = new WebSocket(place));
+    const socket = (this.socket = new WebSocket(place, protocols()));
     // It only looks on: what this page does in the room, it asks for over HTTP.
     const attach = { jsonrpc: "2.0", id: 1, method: "session/attach", params: { sessionId: this.session, history: "none", watch: true } };
     socket.onopen = () => socket.send(JSON.stringify(attach));
@@ -90,7 +90,10 @@ export class Watch {
   #heard(frame) {
     if (frame.id === 1) {
       if (frame.error) this.#again();
-      else this.tries = 0;
+      else {
+        this.tries = 0;
+        this.changed(); // between what the page knew and this moment something may have changed
+      }
     } else if (frame.method === "session/update") this.#update(frame.params?.update ?? {}, frame.params?._meta?.onefold?.number ?? 0);
     else if (frame.method?.startsWith("onefold/")) {
       if (frame.method === "onefold/turn_settled") this.#whole();
