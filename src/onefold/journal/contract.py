@@ -356,9 +356,8 @@ class Journal:
     ) -> Segment:
         """Moves the boundary: summary, quotes, cut, follow-up and state together, or nothing and the reason why.
 
-        Without a cut, at all that was claimed. With `alias`, the session is known by one more id from then on: a
-        program that keeps its own transcripts publishes a new one by it.
-        """
+        Without a cut, at all that was claimed. With `alias`, the session is known by one more id from then on, by which
+        a program that keeps its own transcripts publishes a new one."""
         own(claim)
         made = Summary(summary) if isinstance(summary, str) else summary
         if not made.text.strip():
