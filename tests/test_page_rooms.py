@@ -15,7 +15,7 @@ from websockets.sync.client import ClientConnection, connect
 import onefold
 from onefold.agents.frames import Frames, RoomRow
 from onefold.agents.wire import parse, request, text
-from onefold.server.tokens import Tokens
+from onefold.server.tokens import Scope, Tokens
 from tests.helpers import Child
 from tests.test_page import CONTRAST, DESK, PHONE, Served, Shown, launched
 
@@ -512,8 +512,11 @@ def test_one_sees_who_else_is_there_each_once(tabs: Tabs, room: str, folder: Pat
     expect(ann.locator(".here")).not_to_contain_text("ben")
 
 
-def test_who_may_only_read_sees_everything_and_has_nothing_to_press(tabs: Tabs, room: str, folder: Path) -> None:
-    secret, _ = Tokens(folder / "tokens").new("reader", ["read"])
+@pytest.mark.parametrize("scopes", [["read"], ["read", "write", "compact"]])
+def test_who_may_not_run_agents_sees_everything_and_has_nothing_to_press(
+    tabs: Tabs, room: str, folder: Path, scopes: list[Scope]
+) -> None:
+    secret, _ = Tokens(folder / "tokens").new("-".join(scopes), scopes)
     ann, reader = tabs.open(room), tabs.open(room, token=secret)
     expect(reader.get_by_label("Write to the agent")).to_be_disabled()
 

@@ -347,7 +347,8 @@ def test_a_room_is_restarted_and_closed_from_a_terminal(server: Server, room: tu
     closed = onefold_room(server, "close", session, "--json")
     again = onefold_room(server, "close", session)
     nowhere = onefold_room(server, "restart", session, ONEFOLD_URL="")
-    by_a_reader = onefold_room(server, "close", session, ONEFOLD_TOKEN=server.reader)
+    writes, _ = Tokens(Path(server.served.store).parent / "onefold" / "tokens.json").new("ci", ["read", "write"])
+    by_a_writer = onefold_room(server, "close", session, ONEFOLD_TOKEN=writes)
 
     assert (restarted.returncode, restarted.stderr) == (0, "")
     assert f"restarted in {session}: the agent scripted is " in restarted.stdout
@@ -356,8 +357,8 @@ def test_a_room_is_restarted_and_closed_from_a_terminal(server: Server, room: tu
     assert "nothing was closed" in again.stderr
     assert nowhere.returncode == 2
     assert "--url or ONEFOLD_URL" in nowhere.stderr
-    assert by_a_reader.returncode == 2
-    assert "lacks the scope" in by_a_reader.stderr
+    assert by_a_writer.returncode == 2
+    assert "lacks the scope 'agents'" in by_a_writer.stderr
 
 
 def onefold_room(server: Server, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -98,9 +98,9 @@ class Host:
         self._given: dict[str, _Given] = {}
         self._opening: dict[str, asyncio.Task[Room]] = {}
         self._shutting: dict[str, asyncio.Task[None]] = {}
-        self._lobby: dict[str, dict[Member, bool]] = {}
+        self._lobby: dict[str, list[Member]] = {}
         """Clients who will be in the next room of a session: they were in the last one, or came while none was open and
-        start none. With each, whether it is new."""
+        start none."""
         self._resting: set[str] = set()
         """Sessions whose rooms ended by themselves, and are opened when there is something to do."""
         self._threads = ThreadPoolExecutor(THREADS, "onefold-rooms")
@@ -349,10 +349,10 @@ class Host:
             del self._opening[session]
 
     async def _let_in(self, room: Room) -> None:
-        """Those who waited for it are in it, from the number on that they have."""
-        for member, new in self._lobby.pop(room.session, {}).items():
+        """Those who waited for it are in it, from the number on that they have: so they hear all that is said in it."""
+        for member in self._lobby.pop(room.session, ()):
             try:
-                await room.join(member, lambda: None, after=member.last, new=new)
+                await room.join(member, lambda: None, after=member.last, new=False)
             except OnefoldError as refused:
                 member.outbox.close(f"attach again: {refused}")
 
@@ -414,8 +414,7 @@ class Host:
 
     async def _see_it_shut(self, room: Room, why: str, *, stay: bool) -> None:
         try:
-            left = await room.close(why, stay=stay)
-            self._lobby.setdefault(room.session, {}).update(dict.fromkeys(left, False))
+            self._lobby.setdefault(room.session, []).extend(await room.close(why, stay=stay))
         finally:
             if not self._lobby.get(room.session):
                 self._lobby.pop(room.session, None)
@@ -426,7 +425,7 @@ class Host:
         """Has a client wait until somebody opens the room of a session; then it is let in, with all that comes after
         this frame. For who starts no agent."""
         member.last = after
-        self._lobby.setdefault(session, {})[member] = True
+        self._lobby.setdefault(session, []).append(member)
 
     def leave(self, session: str, member: Member) -> None:
         """A client goes, from its room or from where it waits for the next one."""
@@ -438,13 +437,13 @@ class Host:
         """Without a word to the others: it takes another place."""
         if (room := self._rooms.get(session)) is not None:
             room.members.drop(member)
-        waiting = self._lobby.get(session, {})
-        waiting.pop(member, None)
-        if not waiting:
-            self._lobby.pop(session, None)
+        if member in (waiting := self._lobby.get(session, [])):
+            waiting.remove(member)
+            if not waiting:
+                del self._lobby[session]
 
     def _send_away(self, session: str, why: str) -> None:
-        for member in self._lobby.pop(session, {}):
+        for member in self._lobby.pop(session, ()):
             member.outbox.close(why)
 
     # ------------------------------------------------------------------ one host a session

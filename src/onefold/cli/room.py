@@ -36,7 +36,8 @@ def program() -> None:
     """Restarts and closes the rooms of agents.
 
     A server has them: `onefold serve`, or `onefold run`. In both cases a turn that runs is interrupted, as if the agent
-    had died, and nothing that was said is lost; prompts that wait are kept. Prints how the agent is then.
+    had died, and nothing that was said is lost; prompts that wait are kept. Prints how the agent is then. It takes a
+    token with the scope agents.
 
     \b
     Examples:

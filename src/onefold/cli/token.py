@@ -41,7 +41,7 @@ def program() -> None:
     What each scope can do:
       read     see everything, and start nothing
       write    append, note, pin, undo, redo, fork, and see nothing
-      agents   run agents: begin sessions, prompt, stop, and answer what they ask;
+      agents   run agents: begin sessions, prompt, stop, restart, and answer what they ask;
                an agent runs commands on the server's machine
       compact  compact, and cancel a compaction
       admin    all of it, and mend the store
