@@ -240,6 +240,7 @@ async def test_a_new_system_prompt_is_said_async_too(asession: aio.Session) -> N
     assert (await fork.context()).prompt == (number,)
 
 
+@pytest.mark.anyio
 async def test_the_errors_are_the_same(astore: aio.Store, asession: aio.Session) -> None:
     with pytest.raises(onefold.SessionNotFound):
         await astore.session("nobody", create=False)

@@ -341,12 +341,12 @@ def test_a_fold_tells_how_it_was_made(shown: Shown) -> None:
     expect(fold).to_contain_text("Goal.")
 
     fold.get_by_text("How it was made").click()
-    fold.get_by_text("Ledger").click()
+    fold.get_by_text("Quotes").click()
 
     account = fold.locator(".account")
     for words in ("before", "soft: the soft limit was reached", "1 of 3", "builder (process", "claude-haiku", "1 call"):
         expect(account).to_contain_text(words)
-    expect(fold.locator(".facts dd").first).to_be_visible()
+    expect(fold.locator(".covers .ref").first).to_be_visible()
 
 
 def test_the_two_views_show_what_the_model_sees_and_what_happened(shown: Shown, served: Served) -> None:

@@ -217,6 +217,7 @@ export class Conversation {
     const covers = segment.cut - from;
     const isOpen = this.folds.has(segment.number);
     const facts = Array.isArray(record.body.facts) ? record.body.facts.map(fact) : [];
+    const quotes = Array.isArray(record.body.quotes) ? record.body.quotes : [];
     const order = this.known.order.get(segment.number);
     const summary = el("div.summary");
     summary.append(rows.excerpted(record.body.summary ?? "", `${segment.number}.summary`, this.open, opens ? 14 : 5));
@@ -231,6 +232,7 @@ export class Conversation {
           el("span.aside", {}, el("time", { title: words.whole(segment.at) }, words.clock(segment.at))),
         ),
         summary,
+        quotes.length ? rows.details("quotes", `${segment.number}.quotes`, this.open, () => [el("b", {}, "Quotes"), ` ${words.many(new Set(quotes.map((q) => q[0])).size, "message")}, word for word`], () => el("p.covers", {}, [...new Set(quotes.map((q) => q[0]))].map((n) => [ref(n), " "]))) : null,
         facts.length ? rows.details("ledger", `${segment.number}.facts`, this.open, () => [el("b", {}, "Ledger"), ` ${words.many(facts.length, "fact")} carried word for word`], () => rows.facts(facts)) : null,
         compaction && rows.details("made", `${segment.number}.made`, this.open, () => [el("b", {}, "How it was made"), ` ${made(compaction, record)}`], () => account(compaction, segment, record)),
         opens
