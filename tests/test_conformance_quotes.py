@@ -239,8 +239,8 @@ def test_a_commit_with_quotes_that_are_not_there_is_refused(store: Store, sessio
     for quote in wrong:
         with pytest.raises(CommitRefused, match="quotes"):
             journal.commit(claim, "what was said", 5, quotes=Quotes((quote,)))
-    with pytest.raises(CommitRefused, match="400"):
-        journal.commit(claim, "what was said", 5, quotes=Quotes((Quote(2, "/content", 0, 5, 0.0),) * 401))
+    with pytest.raises(CommitRefused, match="1000"):
+        journal.commit(claim, "what was said", 5, quotes=Quotes((Quote(2, "/content", 0, 5, 0.0),) * 1001))
 
     journal.commit(claim, "what was said", 5, quotes=Quotes((Quote(2, "/content", 0, 7, 0.0),)))
     assert [q.text for q in session.context().quotes] == ["message"]

@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from onefold.compaction.prompt import KINDS
+from onefold.journal.quotes import MOST, MOST_MESSAGES
 from onefold.messages import encode
 from onefold.messages.codecs import estimate
 from onefold.messages.frame import quoted
@@ -29,8 +30,6 @@ from onefold.messages.sentences import Piece, asks, pieces
 from onefold.messages.words import spoken
 from onefold.model import Fact, Gap, Label, Quote, Quotes, Record
 
-MOST = 400
-"""Stretches that a context quotes, at most."""
 MOST_WORDS = 100_000
 """Characters of one message's words, at most: a longer one is a line with its size."""
 MOST_BYTES = 4 << 20
@@ -369,6 +368,8 @@ class _Choice:
             return False
         quotes = self._quotes(scored, whole)
         read = {q.number: self._known[q.number].size for q in quotes if q.pointer}
+        if len({q.number for q in quotes}) > MOST_MESSAGES:
+            return False
         return sum(read.values()) <= MOST_BYTES and self._size(quotes) <= room
 
     def _size(self, quotes: Sequence[Quote]) -> int:

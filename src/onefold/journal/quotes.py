@@ -10,10 +10,10 @@ from onefold.messages.frame import quoted
 from onefold.messages.quotation import Quotation, lines, utterances
 from onefold.model import MESSAGE, Fact, Gap, Json, Label, Quote, Quotes, Record
 
-MOST = 400
+MOST = 1_000
 """Stretches that a segment quotes, at most."""
-MOST_BYTES = 4 << 20
-"""Bytes of the messages that they stand in, at most: they are read for each context."""
+MOST_MESSAGES = 400
+"""Messages that they stand in, at most: they are read for each context."""
 
 NONE = Quotes()
 
@@ -77,8 +77,10 @@ def wrong(quotes: Quotes, records: Sequence[Record], cut: int) -> str | None:
     """Why a segment cannot quote this, by those of its messages that are in view; None if it can."""
     if len(quotes.stretches) > MOST:
         return f"it quotes {len(quotes.stretches)} stretches, and {MOST} is the most"
+    if len(numbers := {q.number for q in quotes.stretches}) > MOST_MESSAGES:
+        return f"it quotes {len(numbers)} messages, and {MOST_MESSAGES} is the most"
     there = {r.number for r in records if r.kind == MESSAGE and r.number < cut}
-    if missing := {q.number for q in quotes.stretches} - there:
+    if missing := numbers - there:
         return f"what it quotes, {sorted(missing)[:5]}, is not among the messages in view before its cut"
     heard = utterances(quotes.stretches, records)
     for number, pointer, start, end, _ in quotes.stretches:
