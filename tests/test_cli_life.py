@@ -397,12 +397,14 @@ def test_context_shows_pins_and_notes_apart(store: Path, call: Call) -> None:
     parts = told.split("─── ")
     assert parts[1].startswith("pinned: in every context, word for word\n#2 ")
     assert "question 0" in parts[1]
-    assert parts[2].startswith(f"folded: everything before #{cut} (")
-    assert parts[3].startswith("notes: in every context, word for word\n")
-    assert "rule, by ada" in parts[3]
-    assert "be brief" in parts[3]
-    assert parts[4].startswith(f"word for word from #{cut} on\n")
-    assert parts[4].splitlines()[1].split()[3] == "pinned:", "and this one is in view anyway"
+    assert parts[2].startswith("quoted: said before the cut, word for word\n")
+    assert "person" in parts[2]
+    assert parts[3].startswith(f"folded: everything before #{cut} (")
+    assert parts[4].startswith("notes: in every context, word for word\n")
+    assert "rule, by ada" in parts[4]
+    assert "be brief" in parts[4]
+    assert parts[5].startswith(f"word for word from #{cut} on\n")
+    assert parts[5].splitlines()[1].split()[3] == "pinned:", "and this one is in view anyway"
     assert sent["pinned"] == [2]
     assert [n["text"] for n in sent["notes"]] == ["be brief"]
 
