@@ -65,6 +65,8 @@ class Summary:
     """Of the segment that it was written in."""
     knows: frozenset[int]
     erased: bool = False
+    quotes: frozenset[int] = frozenset()
+    """Messages that stand beside it word for word."""
 
 
 @dataclass(frozen=True)
@@ -478,19 +480,20 @@ class Life:
         return True
 
     def commit(
-        self, act: Act, fence: int, *, cut: int, kept: Sequence[int], knows: Iterable[int], follow_up: Any
-    ) -> int:
+        self, act: Act, fence: int, *, cut: int, kept: Sequence[int], knows: Iterable[int], follow_up: Any,
+        quotes: Iterable[int] = (),
+    ) -> int:  # fmt: skip
         """The first valid summary wins, of whatever claim of the open compaction."""
         if act.committed_by == fence and act.segment is not None:
             return act.segment
         if not act.open:
             raise Refused("Cancelled" if act.state == "cancelled" else "Superseded")
-        good = self.view.cut < cut <= fence and all(n < cut and n in self.visible() for n in kept)
+        good = self.view.cut < cut <= fence and all(n < cut and n in self.visible() for n in (*kept, *quotes))
         if self.view.keeper != "onefold" or not good:
             raise Refused("CommitRefused")
         self.add("compaction.committed")
         act.state, act.committed_by = "committed", fence
-        summary = Summary(self.last + 1, frozenset(knows))
+        summary = Summary(self.last + 1, frozenset(knows), quotes=frozenset(quotes))
         view = replace(self.view, cut=cut, summary=summary, kept=tuple(kept), redo=None, source="compaction")
         act.segment = self.open_view(view)
         if follow_up is not None:
@@ -774,6 +777,11 @@ class Life:
                     found[n] = [0, *self.arranged(there, all_over=True), 0] if there else []
         return found
 
+    def quoted(self) -> set[int]:
+        """Messages that are quoted beside the summary: not those that stand there anyway."""
+        told = self.summary(self.view)
+        return set() if told is None else {n for n in told.quotes if n not in self.view.kept}
+
     def by_name(self) -> list[int]:
         """What stands by name before the cut: the prompt, and what the segment keeps but for older prompts."""
         *older, prompt = self.prompts(self.head)
@@ -821,7 +829,8 @@ class Life:
         orphans = self.paired(tail, self.last).results.get(0, [])
         goes_on = any(n < self.head and n not in orphans for n in tail)
         first = self.arranged(pins, all_over=True)
-        stands = [*([self.head] if self.summary(view) else []), *([0] if self.notes(self.head) else [])]
+        stands = [*([0] if self.quoted() else []), *([self.head] if self.summary(view) else [])]
+        stands += [0] if self.notes(self.head) else []
         told = [*prompt, *first, *stands, *kept] if goes_on else [*prompt, *first, *kept, *stands]
         if not goes_on and not stands and (first or kept):
             told.append(0)

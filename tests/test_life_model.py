@@ -30,7 +30,7 @@ from onefold.errors import OnefoldError
 from onefold.journal import history, marks
 from onefold.journal.process import Whereabouts
 from onefold.messages import draft
-from onefold.model import Claim, Json, Record
+from onefold.model import Claim, Json, Quote, Quotes, Record
 from onefold.turn import Turn
 from tests.conftest import KINDS, NOON, CountedIds, StoppedClock, who
 from tests.life_oracle import Act, Life, Refused, World
@@ -39,6 +39,7 @@ ASKED = int(os.environ.get("ONEFOLD_STEPS", "0"))
 STEPS = 50
 LEASE, LIFE, TURN = 100.0, 250.0, 3000.0
 MOST = 5
+QUOTED = 5
 """So many sessions at once: few enough that their fates cross."""
 
 POLICY = Policy(turn_lease=TURN, tail_tokens=30, shrink=0.05)  # a turn's own thread would renew it long after the test
@@ -413,12 +414,18 @@ class Lives(RuleBasedStateMachine):
         knows = worker.previous | {n for n in worker.messages if n < cut}
         text = "It stands for " + ", ".join(str(n) for n in sorted(knows)) + "."
         body = self.said("user") if follows else None
+        spoken = [n for n in sorted(knows) if n in life.entries and life.entries[n].role == "user"]
+        named = spoken[place % 3 :: 2] if wrong != 3 else worker.messages[-1:]
+        stretches = tuple(Quote(n, "/content", 0, QUOTED, 1.0) for n in named)
         got, segment = self.both(
             lambda: self.store.journal.commit(
-                worker.claim, text, cut, kept=kept, follow_up=None if body is None else draft(body, self.ids)
+                worker.claim, text, cut, kept=kept, quotes=Quotes(stretches),
+                follow_up=None if body is None else draft(body, self.ids),
             ),
-            lambda _: self.alive(life).commit(worker.act, fence, cut=cut, kept=kept, knows=knows, follow_up=body),
-        )
+            lambda _: self.alive(life).commit(
+                worker.act, fence, cut=cut, kept=kept, knows=knows, follow_up=body, quotes=named
+            ),
+        )  # fmt: skip
         assert got is None or got.number == segment
 
     def alive(self, life: Life) -> Life:
@@ -805,7 +812,7 @@ class Lives(RuleBasedStateMachine):
             state = session.state
             life.tokens, life.stood = state.tokens, life.notes()
             the_state_is_what_the_records_say(life, state)
-            made_up = context.numbers.count(0) - bool(life.notes(life.head))
+            made_up = context.numbers.count(0) - bool(life.notes(life.head)) - bool(life.quoted())
             if not made_up and not context.left_out and life.pinned() <= set(context.numbers):
                 assert state.tokens == context.tokens
             for act in life.acts:
@@ -868,6 +875,9 @@ def the_context_holds_exactly_what_is_visible(life: Life, context: Context) -> N
     for number, body in zip(context.numbers, context.messages, strict=True):
         assert number in (0, context.segment, *noted) or body == life.entries[number].body
     assert list(context.numbers) == life.context()
+    assert {q.number: q.text for q in context.quotes} == {
+        n: life.entries[n].body["content"][:QUOTED] for n in life.quoted()
+    }
     tail = life.paired(life.visible(start=life.view.cut), life.last)
     since = [n for e in life.entries.values() if e.kind == "pin.added" and isinstance(e.body, list) for n in e.body]
     ever = (life.pinned(life.head) | life.pinned() | set(since)) & visible
