@@ -300,7 +300,7 @@ def test_what_was_written_to_an_ended_session_stays_in_view(hermes: Hermes, stor
     bring(path, store)
 
     first, *rest = sent(path, "s1")
-    assert context(store, "s1") == [first, {"role": "user", "content": "a late word"}, *rest]
+    assert context(store, "s1") == [{"role": "user", "content": "a late word"}, first, *rest]
 
 
 @TIMED
@@ -430,7 +430,7 @@ def test_messages_that_a_compaction_keeps_in_front_of_its_summary_are_kept_by_na
 
     goal, understood, told, following = sent(path, "s1")
     assert (result.new, result.boundaries) == (15, 1)
-    assert context(store, "s1") == [told, goal, understood, following]
+    assert context(store, "s1") == [goal, understood, told, following]  # nothing was behind them when it was told
 
 
 def test_a_store_of_an_early_version_is_taken_in(tmp_path: Path, store: onefold.Store) -> None:

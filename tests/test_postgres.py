@@ -727,14 +727,14 @@ def test_a_newer_program_that_shuts_older_ones_out_is_obeyed_at_the_next_write(a
             onefold.open(address)
     finally:
         set_meta(address, "min_writer", str(schema.WRITER))
-        set_meta(address, "schema", "2")
+        set_meta(address, "schema", "3")
 
 
 def test_a_migration_waits_for_writers_and_lets_none_in_that_do_not_know_it(store: Store, address: str) -> None:
     session = store.session("s")
     shape = schema.Shape(parse(address).schema, address)
     table = f'"{shape.schema}"'
-    steps = ((2, "", True), (3, f"alter table {table}.inputs add column more text; -- undo: no", False))
+    steps = ((3, "", True), (4, f"alter table {table}.inputs add column more text; -- undo: no", False))
 
     def migrate() -> None:
         with contextlib.closing(backend_of(store)._connect()) as link:
@@ -753,17 +753,17 @@ def test_a_migration_waits_for_writers_and_lets_none_in_that_do_not_know_it(stor
         with administration(address) as admin:
             admin.execute(f"alter table {table}.inputs drop column more".encode())
         set_meta(address, "min_writer", str(schema.WRITER))
-        set_meta(address, "schema", "2")
+        set_meta(address, "schema", "3")
 
 
 def test_a_migration_that_fails_half_way_leaves_the_store_as_it_was(store: Store, address: str) -> None:
     shape = schema.Shape(parse(address).schema, address)
     table = f'"{shape.schema}"'
-    steps = ((2, "", True), (3, f"alter table {table}.inputs add column more text; select 1/0", True))
+    steps = ((3, "", True), (4, f"alter table {table}.inputs add column more text; select 1/0", True))
     with contextlib.closing(backend_of(store)._connect()) as link:
         with pytest.raises(psycopg.errors.DivisionByZero):
             schema.prepare(link, shape, lambda: "id", create=False, steps=steps)
-        assert schema.version(link, shape) == 2
+        assert schema.version(link, shape) == 3
     store.session("s").append(SAID)
 
 
