@@ -136,7 +136,7 @@ def test_a_message_without_reasoning_stays_the_one_it_is(format: str, body: Json
             {
                 "type": "message",
                 "role": "assistant",
-                "content": [{"type": "output_text", "text": "[web_search_call]"}],
+                "content": [{"type": "output_text", "text": "web_search {}"}],
             },
         ),
         ({"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}, ...),

@@ -12,7 +12,6 @@ from onefold.messages.said import ANSWERS, Call, Document, Media, Part, Result, 
 from onefold.model import Json
 
 _RESPONSE = ("function_response", "functionResponse")
-_SIGNED = ("thought_signature", "thoughtSignature")
 _KNOWN = frozenset({"text", "thought", "thought_signature", "function_call", "function_response"}) | {
     *("inline_data", "file_data", "video_metadata", "media_resolution", "part_metadata"),
     *("executable_code", "code_execution_result", "tool_call", "tool_response"),
@@ -177,7 +176,7 @@ def _parts(part: dict[str, Json], own: set[str]) -> list[Part]:
     if more:
         found += document(more, next(iter(more)))
     thought = found[0].text if found and isinstance(found[0], Thought) else ""
-    return [*found, *sealed(*(part.get(name) for name in _SIGNED), beside=thought)]
+    return [*found, *sealed(*(part.get(name) for name in _SIGNATURE if part.get(name) != _UNSIGNED), beside=thought)]
 
 
 def _answered(answer: dict[str, Json]) -> list[Part]:
