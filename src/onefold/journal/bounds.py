@@ -72,5 +72,5 @@ def _heard_again(tx: Transaction, state: SessionState) -> float | None:
     if not failed:
         return None
     pause = min(AGAIN_AT_MOST, AGAIN * 2 ** max(0, state.failures - AUTOMATIC_FAILURES - 1))
-    again = max(failed) + pause
-    return again if tx.now < again <= tx.now + pause else None
+    agains = [at + pause for at in failed if tx.now < at + pause <= tx.now + pause]
+    return max(agains, default=None)
