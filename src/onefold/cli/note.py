@@ -94,7 +94,7 @@ def _list(session: str, notes: Sequence[Note], facts: Sequence[Fact], now: float
 
 
 def print_fact(fact: Fact) -> None:
-    """A line of the ledger whole, with the key by which a note can take its place."""
+    """A fact whole, with the key by which a note can take its place."""
     where = f", from #{fact.source}" if fact.source else ""
     say(f"  {safe(f'{fact.kind}, key {fact.key}{where}')}", style="dim")
     for line in safe_lines(fact.text):

@@ -18,8 +18,8 @@ from functools import partial
 from onefold.compaction.checks import complaint
 from onefold.compaction.plan import NoCut, Plan
 from onefold.compaction.policy import Policy
+from onefold.compaction.quote_sources import quoted_of
 from onefold.compaction.quotes import Chosen
-from onefold.compaction.quoting import quoted_of
 from onefold.compaction.summarizers import Material, Summarizer, always_says_the_same, budget, call
 from onefold.compaction.work import Outlook, Work, gather, look_ahead
 from onefold.errors import CommitRefused, CompactionDisabled, OnefoldError, StoreError, SummarizerFailed

@@ -21,7 +21,7 @@ class Material:
     max_tokens: int
     attempt: int
     facts: tuple[Fact, ...] = ()
-    """The ledger in force. It is carried whether or not a summary mentions it."""
+    """What was called a rule, a limit and so on before, in words that are quoted beside the summary."""
     refused: str | None = None
     """Why the attempt before this one failed: its summary was refused, or its model did not answer."""
     stopped: Callable[[], bool] = bool

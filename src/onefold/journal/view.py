@@ -457,7 +457,7 @@ def check_quotes(tx: Transaction, claim: Claim, said: Quotes | None, cut: int, h
 
 
 def facts(told: Mapping[str, Json] | None) -> tuple[Fact, ...]:
-    """The ledger as a segment carries it."""
+    """The facts that a segment of an older version carries."""
     return tuple(Fact(*line) for line in (told or {}).get("facts", ()))
 
 

@@ -72,7 +72,7 @@ FACTS = (
 
 
 def stated(facts: Iterable[Fact]) -> str:
-    """The ledger as a model sees it."""
+    """The facts of an older version's segment, as a model sees them."""
     lines = [f"- {f.kind}: {f.text}".replace("\n", "\n  ") + (f" (#{f.source})" if f.source else "") for f in facts]
     return "\n".join((FACTS, "", *lines))
 
