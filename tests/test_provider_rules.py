@@ -19,7 +19,7 @@ from onefold.model import Claim, Json
 from tests.conftest import CountedIds, StoppedClock, who
 from tests.provider_rules import RULES
 
-EXAMPLES = max(100, int(os.environ.get("ONEFOLD_STEPS", "0")) // 12)
+EXAMPLES = max(250, int(os.environ.get("ONEFOLD_STEPS", "0")) // 12)
 """In a long run, more."""
 
 # ---------------------------------------------------------------------- how each format says what agents say

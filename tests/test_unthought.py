@@ -208,3 +208,11 @@ def test_what_an_agent_keeps_itself_stays_as_it_is(store: Store) -> None:
 
     assert session.context().messages == before
     assert [m for m in session.fork().context().messages if m.get("type") == "reasoning"] == []
+
+
+def test_an_answer_whose_reasoning_was_erased_does_not_refer_to_it(store: Store) -> None:
+    session = talked(store)
+
+    session.erase(6)
+
+    assert [m["id"] for m in session.context().messages if "id" in m] == []
