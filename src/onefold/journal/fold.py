@@ -51,12 +51,11 @@ def apply(rows: Rows, state: SessionState, record: Record) -> SessionState:
         _use_key(rows, state.id, record.key, record)
     if record.kind == MESSAGE:
         # The same as `_replace(touched_at=…, last=…, messages=…, tokens=…)`, which would be a slow part of an append.
-        id, created, _, _, head, cut, messages, tokens, *rest = state
+        id, created, _, _, head, cut, messages, tokens = state[:8]
         if record.header is not None:
             tokens += record.header.tokens
-        return tuple.__new__(
-            SessionState, (id, created, record.at, record.number, head, cut, messages + 1, tokens, *rest)
-        )
+        now = (id, created, record.at, record.number, head, cut, messages + 1, tokens)
+        return tuple.__new__(SessionState, now + state[8:])
     state = state._replace(last=record.number, touched_at=record.at)
     if record.kind == SEGMENT_OPENED:
         return _open_segment(rows, state, record)
