@@ -22,7 +22,7 @@ from onefold.journal.seam import Backend
 from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.sqlite.backend import connect as usual_connect
 from onefold.messages import draft
-from onefold.model import Claim, HolderId, Ids, Json, TurnClaim
+from onefold.model import Claim, HolderId, Ids, Json, Quote, Quotes, TurnClaim
 
 NOW = 1_000_000.0
 Act = Callable[[], object]
@@ -149,7 +149,14 @@ def _renew(store: Store) -> Act:
 def _commit(store: Store) -> Act:
     claim = _claim(store)
     follow_up = draft({"role": "user", "content": "go on"}, counted_ids("follow"))
-    return lambda: store.journal.commit(claim, "a new summary", cut=claim.upto, kept=[4], follow_up=follow_up)
+    return lambda: store.journal.commit(
+        claim, "a new summary", cut=claim.upto, kept=[4], quotes=_quoting(2, 3), follow_up=follow_up
+    )
+
+
+def _quoting(*numbers: int) -> Quotes:
+    """The first words of some messages."""
+    return Quotes(tuple(Quote(n, "/content", 0, 9, 1.0) for n in numbers), room=1000, covers=max(numbers))
 
 
 def _fail(store: Store) -> Act:
@@ -293,7 +300,7 @@ def _secret(store: Store) -> int:
     taken = session.take()
     assert taken is not None
     marks.note(store.journal, "a", "fact", f"it is {SECRET}", source=(taken.number,))
-    store.journal.commit(_claim(store), f"they said {SECRET}")
+    store.journal.commit(_claim(store), f"they said {SECRET}", quotes=_quoting(2, taken.number))
     return taken.number
 
 

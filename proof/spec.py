@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SPEC = Path(__file__).parent.parent / "docs" / "spec" / "Onefold.tla"
-SAFETY = ("OneSuccessor", "OneOpen", "OpenOnHead", "NothingLost", "NoGhost", "NoEviction")
+SAFETY = ("OneSuccessor", "OneOpen", "OpenOnHead", "NothingLost", "NoGhost", "ToldOnce", "NoEviction")
 _VIOLATED = re.compile(
     r"Invariant (\w+) is violated|(?:Action property|property) (\w+) (?:is|was) violated"
     r"|(Temporal properties) were violated"
@@ -57,6 +57,8 @@ MODELS: tuple[Model, ...] = (
     Model("the range is fixed at claim", ("range fixed at claim",), "NothingLost"),
     Model("the fence on fail", ("fence on fail",), "NoEviction"),
     Model("an old boundary knows nothing hidden", ("boundary knows nothing hidden",), "NoGhost", people=("rewind",)),
+    Model("what is quoted is in view", ("quotes are looked at",), "NoGhost", people=("rewind",)),
+    Model("what is quoted is before the cut", ("quotes are looked at",), "ToldOnce"),
     Model("a longest life", ("longest life",), "EveryEnds", messages=1, segments=2, liveness=True),
     Model(
         "a dead last attempt is settled", ("dead last attempt is settled",), "EveryEnds", messages=1, segments=2,

@@ -37,8 +37,9 @@ Before(cut) == 1..(cut - 1)
 
 (* A segment is a view of the session: from `cut` on everything is verbatim *)
 (* but for what is `hidden`; for what lies before it stands a summary, of   *)
-(* which all that matters here is which messages it `knows`.                *)
-First == [base |-> 0, cut |-> 1, hidden |-> {}, knows |-> {}]
+(* which all that matters here is which messages it `knows`, and beside it  *)
+(* the messages that it `quotes`, by their numbers.                         *)
+First == [base |-> 0, cut |-> 1, hidden |-> {}, knows |-> {}, quotes |-> {}]
 
 Init == /\ last = 0
         /\ segments = <<First>>
@@ -86,8 +87,9 @@ Claim(w, c) ==
                                     knows |-> IF Guard("summary before is carried") THEN base.knows \cup seen ELSE seen]]
   /\ UNCHANGED <<last, segments, evicted>>
 
-(* The first valid summary wins.  Nobody looks at a lease.                  *)
-Commit(w, cut) ==
+(* The first valid summary wins.  Nobody looks at a lease.  What it quotes  *)
+(* may be anything somebody thought of: the transaction looks.              *)
+Commit(w, cut, quotes) ==
   LET mine == holds[w]  it == compactions[mine.compaction] IN
   /\ Holding(w)
   /\ Guard("still open") => it.state \in OpenState
@@ -95,8 +97,10 @@ Commit(w, cut) ==
   /\ Guard("base is a unique key") => \A s \in DOMAIN segments : segments[s].base # mine.base
   /\ segments[mine.base].cut < cut
   /\ cut <= (IF Guard("range fixed at claim") THEN mine.upto ELSE last) + 1
+  /\ quotes \subseteq 1..last
+  /\ Guard("quotes are looked at") => quotes \subseteq Before(cut) \ segments[mine.base].hidden
   /\ OpenSegment([base |-> mine.base, cut |-> cut, hidden |-> segments[mine.base].hidden,
-                  knows |-> mine.knows \cap Before(cut)],
+                  knows |-> mine.knows \cap Before(cut), quotes |-> quotes],
                  [compactions EXCEPT ![mine.compaction].state = "committed"])
   /\ UNCHANGED <<last, fence, holds, evicted>>                      \* it keeps its claim, and may try again
 
@@ -159,7 +163,8 @@ Rewind(to) ==
       fits == {s \in 1..Newest : Guard("boundary knows nothing hidden") => Fits(s, hidden)}
       old == segments[Highest(fits)] IN
   /\ "rewind" \in People /\ to < last /\ hidden # segments[Newest].hidden
-  /\ OpenSegment([base |-> Newest, cut |-> old.cut, hidden |-> hidden, knows |-> old.knows], compactions)
+  /\ OpenSegment([base |-> Newest, cut |-> old.cut, hidden |-> hidden, knows |-> old.knows,
+                  quotes |-> old.quotes], compactions)
   /\ UNCHANGED <<last, fence, holds, evicted>>
 
 (* Redo, and going back to any older segment: its whole view.               *)
@@ -175,7 +180,8 @@ Next == \/ AppendMessage
         \/ \E c \in 1..MaxCompactions : LeaseOut(c) \/ LifeOver(c) \/ SettleDead(c) \/ Cancel(c)
         \/ \E w \in Workers : \/ Fail(w) \/ Skip(w) \/ HandBack(w) \/ Crash(w) \/ Renew(w)
                               \/ \E c \in DOMAIN compactions : Claim(w, c)
-                              \/ \E cut \in 1..(MaxMessages + 1) : Commit(w, cut)
+                              \/ \E cut \in 1..(MaxMessages + 1), quotes \in SUBSET (1..MaxMessages) :
+                                   Commit(w, cut, quotes)
 
 (* Time passes, and one process lives.  Nothing says that any summary is    *)
 (* ever finished: every attempt may crash or hang.                          *)
@@ -188,8 +194,10 @@ Spec == Init /\ [][Next]_vars /\ Fair
 OneSuccessor == \A s, t \in DOMAIN segments : s # t => segments[s].base # segments[t].base
 OneOpen      == Cardinality(Open) <= 1
 OpenOnHead   == \A c \in Open : compactions[c].base = Newest
-NothingLost  == \A m \in (1..last) \ segments[Newest].hidden : m >= segments[Newest].cut \/ m \in segments[Newest].knows
-NoGhost      == segments[Newest].knows \cap segments[Newest].hidden = {}
+Told(s)      == segments[s].knows \cup segments[s].quotes            \* of what lies before its cut
+NothingLost  == \A m \in (1..last) \ segments[Newest].hidden : m >= segments[Newest].cut \/ m \in Told(Newest)
+NoGhost      == Told(Newest) \cap segments[Newest].hidden = {}
+ToldOnce     == Told(Newest) \subseteq Before(segments[Newest].cut)
 NoEviction   == ~evicted
 FinalStays   == [][\A c \in DOMAIN compactions :
                      compactions[c].state \notin OpenState => compactions'[c].state = compactions[c].state]_vars
