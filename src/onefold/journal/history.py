@@ -175,10 +175,12 @@ def fork(
         opened: dict[str, Json] = boundary(
             inherits, state, base=None, source="forked", summary_of=inherits.summary, session=child, keeper="onefold"
         )
-        opened["tokens_after"] = view.size(
-            tx, parent, cut=inherits.cut, last=upto, kept=inherits.kept, hidden=inherits.hidden,
-            told=view.told(tx, parent, inherits),
-        )  # fmt: skip
+        as_it_is = inherits.number == origin.head and upto == origin.last
+        if not as_it_is or view.marked(tx, parent, origin.head, upto + 1):  # otherwise it is as large as its parent
+            opened["tokens_after"] = view.size(
+                tx, parent, cut=inherits.cut, last=upto, kept=inherits.kept, hidden=inherits.hidden,
+                told=view.told(tx, parent, inherits),
+            )  # fmt: skip
         state = journal.add(tx, state, journal.draft(SEGMENT_OPENED, opened))
         tx.put_session(state)
         return state

@@ -424,6 +424,11 @@ class Marks:
         )
 
 
+def marked(tx: Transaction, session: str, start: int, stop: int) -> bool:
+    """Whether anything was pinned, unpinned or noted in a range."""
+    return any(tx.marks(owner, first, end) for owner, first, end in parts(tx, session, start, stop))
+
+
 def is_prompt(mark: Record) -> bool:
     """Whether a mark says that messages are the system prompt from there on. Older programs take it for a pin."""
     return mark.kind == PIN_ADDED and mark.body.get("slot") == "prompt"
