@@ -14,12 +14,11 @@ import threading
 import time
 import weakref
 from functools import partial
+from typing import TYPE_CHECKING
 
 from onefold.compaction.checks import complaint
 from onefold.compaction.plan import NoCut, Plan
 from onefold.compaction.policy import Policy
-from onefold.compaction.quote_sources import quoted_of
-from onefold.compaction.quotes import Chosen
 from onefold.compaction.summarizers import Material, Summarizer, always_says_the_same, budget, call
 from onefold.compaction.work import Outlook, Work, gather, look_ahead
 from onefold.errors import CommitRefused, CompactionDisabled, OnefoldError, StoreError, SummarizerFailed
@@ -48,6 +47,9 @@ from onefold.model import (
     Summary,
     random_id,
 )
+
+if TYPE_CHECKING:
+    from onefold.compaction.quotes import Chosen
 
 log = logging.getLogger("onefold.compaction")
 leases = logging.getLogger("onefold.leases")
@@ -208,6 +210,8 @@ class Attempt:
 
     def _quoted(self, work: Work, planned: Plan, made: Summary, removed: int) -> Chosen:
         """What the next segment quotes word for word."""
+        from onefold.compaction.quote_sources import quoted_of  # its patterns are not needed to open a store
+
         window = self._journal.state(self.claim.session).window or self._policy.of().window
         return quoted_of(
             work, planned, made.facts, policy=self._policy, window=window, removed=removed,

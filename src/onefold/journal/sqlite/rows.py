@@ -195,9 +195,9 @@ class SqliteTransaction:
         self.known.rows[state.id] = row_of(state)
         self.pen.execute(self._queries["put_session"], (*state, seal(state)))
 
-    def _caught_up(self, row: Any) -> SessionState:
+    def _caught_up(self, row: Any, *, listed: bool = False) -> SessionState:
         """A session's state by its row and the messages after that. If what follows is no burst of messages, the row
-        is damaged: it is taken as it is, and found out by comparing."""
+        is damaged: it is taken as it is, and found out by comparing. In a list it keeps the time that put it there."""
         state = SessionState(*row[:-1])
         if seal(state) != row[-1]:
             return state
@@ -206,13 +206,15 @@ class SqliteTransaction:
         count, others, tokens, last, at = self.run("burst", first, end)[0]
         if not count or others or count > BURST or last != first + count - 1:
             return state
+        touched_at = state.touched_at if listed else at
         return state._replace(
-            last=state.last + count, touched_at=at, messages=state.messages + count, tokens=state.tokens + tokens
-        )
+            last=state.last + count, touched_at=touched_at, messages=state.messages + count,
+            tokens=state.tokens + tokens,
+        )  # fmt: skip
 
     def sessions(self, limit: int, after: tuple[float, str] | None) -> list[SessionState]:
         rows = self._listed("sessions", *(after or _LAST), limit)
-        return [self._caught_up(row)._replace(touched_at=row[2]) for row in rows]  # by which they are in order
+        return [self._caught_up(row, listed=True) for row in rows]
 
     def walk(self, limit: int, after: str) -> list[tuple[str, SessionState | None]]:
         rows = self._listed("walk", after, limit)
