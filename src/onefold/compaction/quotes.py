@@ -16,7 +16,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
@@ -233,21 +233,24 @@ class _Rarity:
     """How often the words of some sentences come in all that was said: only those are counted, so that much text is
     read at the speed of a search."""
 
-    def __init__(self, sentences: Iterable[str]) -> None:
+    def __init__(self, sentences: Iterable[str], texts: int) -> None:
+        self._every = texts + 1
+        self._seen: Counter[str] = Counter()
+        self._found: list[frozenset[bytes]] = []
+        self.narrow(sentences)
+
+    def narrow(self, sentences: Iterable[str]) -> None:
+        """From here on, only these count."""
+        self._count()
         wanted = {term for sentence in sentences for term in terms(sentence)}
         self._wanted = frozenset(wanted)
         self._pairs = any(len(term) <= _PAIR and _UNSPACED.match(term) for term in wanted if not term.isascii())
         self._compounds = frozenset(term for term in wanted if not term.isalnum())
         self._ascii = {term.encode(): term for term in wanted if term.isascii()}
         self._plain = frozenset(self._ascii)
-        self._seen: Counter[str] = Counter()
-        self._plainly: Counter[bytes] = Counter()
-        self._found: list[frozenset[bytes]] = []
-        self._texts = 0
         self._weights: dict[str, float] = {}
 
     def add(self, text: str) -> None:
-        self._texts += 1
         if text.isascii():  # as most are, and what follows is a small part of the work
             raw = text.encode()
             self._found.append(self._plain.intersection(raw.translate(_LOW_WORDS).split()))
@@ -266,12 +269,11 @@ class _Rarity:
         self._seen.update(found)
 
     def of(self, sentence: str) -> float:
-        """How much only this sentence says, for its length."""
-        every = self._texts + 1
+        """How much only this sentence says, for its length. Before all texts are there, the most that it can be."""
+        every = self._every
         if not self._weights:
             self._count()
-            self._seen.update({self._ascii[term]: often for term, often in self._plainly.items()})
-            logs = [math.log(every / max(1, often)) for often in range(self._texts + 1)]
+            logs = [math.log(every / max(1, often)) for often in range(every)]
             self._weights = {term: logs[self._seen.get(term, 0)] for term in self._wanted}
         weights = self._weights
         rare = sum([w * weights[t] for t, w in terms(sentence).items()])
@@ -279,8 +281,10 @@ class _Rarity:
 
 
     def _count(self) -> None:
-        self._plainly.update(chain.from_iterable(self._found))
-        self._found.clear()
+        if self._found:
+            found = Counter(chain.from_iterable(self._found))
+            self._seen.update({self._ascii[term]: often for term, often in found.items()})
+            self._found.clear()
 
 
 _SOME_TEXTS = 256
@@ -506,14 +510,14 @@ class _Choice:
                 told.append((one, _sentences(one, _names)))
             elif people:
                 told.append((one, _sentences(one) if not _too_long(one) else []))
-        rarity = self._rarity(s.text for _, sentences in told for s in sentences)
+        earlier = _earlier(s for _, sentences in told for s in sentences)
+        rarity, likely = self._rarity(told, floor)
         found: list[tuple[_Sentence, float, tuple[_Unit, ...]]] = []
         for one, sentences in told:
             if one.who == AGENT:
-                found += [(s, _AGENTS * rarity.of(s.text), ()) for s in sentences]
-            else:
-                found += self._of_a_person(one, sentences, rarity)
-        earlier = _earlier(s for s, _, _ in found)
+                found += [(s, _AGENTS * rarity.of(s.text), ()) for s in sentences if s.unit in likely]
+            elif not sentences or any(s.unit in likely for s in sentences):
+                found += self._of_a_person(one, sentences, rarity, likely)
         fresh: list[_Bundle] = []
         for sentence, worth, setting in found:
             score = round(worth * (_EARLIER if sentence.unit in earlier else 1.0), 6)
@@ -522,13 +526,15 @@ class _Choice:
         return [*(_Bundle(score, tuple(units), score * _STAYS) for score, units in kept.items()), *fresh]
 
     def _of_a_person(
-        self, one: Said, sentences: Sequence[_Sentence], rarity: _Rarity
+        self, one: Said, sentences: Sequence[_Sentence], rarity: _Rarity, likely: Container[_Unit]
     ) -> list[tuple[_Sentence, float, tuple[_Unit, ...]]]:
         if not sentences:
             return [(_Sentence(line, "", False, -1, False), _TINY, ()) for line in _whole(one) if not line.pointer]
         around = [*_edges(one, sentences), *self._around(one)]
         found: list[tuple[_Sentence, float, tuple[_Unit, ...]]] = []
         for sentence in sentences:
+            if sentence.unit not in likely:
+                continue
             score = rarity.of(sentence.text)
             for factor, holds in (
                 (_QUESTION, asks(sentence.text)), (_MIDDLE, sentence.middle), (_SHOWN, sentence.shown),
@@ -561,15 +567,30 @@ class _Choice:
         labels = self._labels_of.get(number, ())
         return any(x.pointer == pointer and x.start < end and start < x.end for x in labels)
 
-    def _rarity(self, sentences: Iterable[str]) -> _Rarity:
-        made = _Rarity(sentences)
-        for text in self._texts():
-            self._pause()
-            made.add(text)
-        return made
+    def _rarity(self, told: Sequence[tuple[Said, Sequence[_Sentence]]], floor: float) -> tuple[_Rarity, set[_Unit]]:
+        """How rare words are, and what may be worth more than the floor by that: most is not, as its own words tell
+        before the rest is read."""
+        heard, others = [*self._heard()], [*self._others]
+        made = _Rarity((s.text for _, sentences in told for s in sentences), len(heard) + len(others))
+        self._read(made, heard)
+        likely = {
+            sentence.unit: sentence.text
+            for one, sentences in told
+            for sentence in sentences
+            if not floor or one.who == SYSTEM or one.number in self._labels_of
+            or made.of(sentence.text) > floor - _TINY
+        }  # fmt: skip
+        made.narrow(likely.values())
+        if likely:
+            self._read(made, others)
+        return made, {*likely}
 
-    def _texts(self) -> Iterator[str]:
-        yield from self._others
+    def _read(self, rarity: _Rarity, texts: Iterable[str]) -> None:
+        for text in texts:
+            self._pause()
+            rarity.add(text)
+
+    def _heard(self) -> Iterator[str]:
         for one in self._cut:
             yield one.words[:MOST_WORDS]
         for quote in self._carried:
