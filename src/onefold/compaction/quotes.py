@@ -83,11 +83,15 @@ def said(record: Record) -> Said | None:
     if who is None:
         return None
     texts = dict(spoken(record.format, record.body))
-    if not any(map(str.strip, texts.values())):
+    if not any(text and not text.isspace() for text in texts.values()):
         return None
     simple = len(record.body) <= _SIMPLE and texts.keys() == {"/content"}
-    size = len(texts["/content"].encode("utf-8", "surrogatepass")) if simple else len(encode(record.body))
+    size = _bytes(texts["/content"]) if simple else len(encode(record.body))
     return Said(record.number, who, record.at, texts, size)
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 class Chosen(NamedTuple):
@@ -175,7 +179,7 @@ _UNSPACED = re.compile(
 )
 """Scripts that put no space between words: there, each two letters that follow each other count as one."""
 _SHAPE = re.compile(r"\w[/\\_@#=+]\w|^[/~.]{1,2}/?\w+/|\w::\w|[^\W\d_]\.[^\W\d_]{2}|[a-z][A-Z]|^--?\w{2}|^[A-Z]{3,}$")
-_LOW_WORDS = bytes(ord(chr(n).lower()) if n < 128 and chr(n).isalnum() else 32 for n in range(256))  # noqa: PLR2004
+_LOW_WORDS = bytes(ord(chr(n).lower()) if n < 128 and chr(n).isalnum() else 32 for n in range(256))
 """For `bytes.translate`: the words of an ASCII text, in small letters."""
 _LONGEST_TERM = 200
 
@@ -279,7 +283,6 @@ class _Rarity:
         rare = sum([w * weights[t] for t, w in terms(sentence).items()])
         return rare / math.log(every) / (estimate(sentence) + _OVERHEAD) if every > 1 else 0.0
 
-
     def _count(self) -> None:
         if self._found:
             found = Counter(chain.from_iterable(self._found))
@@ -331,7 +334,7 @@ def _sentences(of: Said, wanted: Callable[[str], bool] | None = None) -> list[_S
             if wanted is None or wanted(words):
                 place = first + under if under >= 0 and wanted is None else -1
                 unit = _Unit(of.number, pointer, start, end)
-                made.append(_Sentence(unit, words, shown, place, _EDGE < start and end < most))
+                made.append(_Sentence(unit, words, shown, place, start > _EDGE and end < most))
     return made
 
 
@@ -436,8 +439,7 @@ class _Choice:
 
     def _length(self, unit: _Unit) -> int:
         text = self._known[unit.number].texts.get(unit.pointer, "")
-        words = text[unit.start : unit.end]
-        return _LINE + (len(words) if words.isascii() else len(words.encode("utf-8", "surrogatepass")))
+        return _LINE + _bytes(text[unit.start : unit.end])
 
     def _fits(self, whole: Sequence[_Unit], room: int) -> bool:
         if len(whole) > MOST or len({unit.number for unit in whole}) > MOST_MESSAGES:

@@ -394,7 +394,7 @@ class Journal:
                 raise refused(
                     CommitRefused, claim, f"not all it keeps, {list(kept)}, are messages in view before its cut"
                 )
-            quoted = view.check_quotes(tx, claim, quotes, at, base.hidden, kept)
+            quoted = view.check_quotes(tx, claim, quotes, at, hidden=base.hidden, kept=kept)
             body = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2, **paid(made.spent)}
             moved = boundary(
                 base, state, source="compaction", cut=at, kept=list(kept), compaction=current.id, **told(made, quotes)

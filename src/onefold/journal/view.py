@@ -448,7 +448,7 @@ def quoting(tx: Transaction, session: str, told: Mapping[str, Json] | None, kept
 
 
 def check_quotes(
-    tx: Transaction, claim: Claim, said: Quotes | None, cut: int, hidden: Ranges, kept: Sequence[int]
+    tx: Transaction, claim: Claim, said: Quotes | None, cut: int, *, hidden: Ranges, kept: Sequence[int]
 ) -> Quoting:  # fmt: skip
     """What a segment is to quote. Raises if it cannot quote this."""
     if said is None:

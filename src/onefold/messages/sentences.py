@@ -167,6 +167,9 @@ def _ends(text: str, run: _Run) -> list[int]:
     at = dead = 0
     for sign in _SIGNS.finditer(text, run.start, run.end):
         start = sign.start()
+        after = text[start + 1 : start + 3]
+        if sign[0] == "." and (after[:1].isalnum() or (after[:1] == " " and after[1:].islower())):
+            continue  # 3.5, a.txt, and before a small letter
         alone = sign[0] in _FULL_STOPS
         if start < at or (start < dead and not alone) or (end := _ENDS.match(text, start, run.end)) is None:
             continue
