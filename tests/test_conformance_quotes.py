@@ -10,12 +10,13 @@ import pytest
 
 import onefold
 from onefold import CommitRefused, Context, Material, Session, Store, Summary
+from onefold.compaction.run import whoami
 from onefold.journal import view
 from onefold.journal.contract import Journal
 from onefold.journal.copying import copy, wanted
 from onefold.journal.seam import Transaction
 from onefold.messages.words import resolve
-from onefold.model import Claim, Fact, HolderId, Json, Quote, Quotes
+from onefold.model import Claim, Fact, Json, Quote, Quotes
 from tests.conftest import running
 from tests.faults import Told, open_store
 from tests.helpers import quick
@@ -312,7 +313,7 @@ def test_a_context_with_quotes_runs_one_statement_more_however_much_it_quotes(tm
             said = [f"Rule number {n}: never use port {8000 + n}." for n in range(40)]
             session.append([{"role": "user", "content": text} for text in said])
             work(session)
-            claim = store.journal.claim(session.id, HolderId("here", 1, "test"), compaction=_asked(store, session))
+            claim = store.journal.claim(session.id, whoami(), compaction=_asked(store, session))
             assert isinstance(claim, Claim)
             stretches = tuple(Quote(n, "/content", 0, 20, 0.0) for n in numbers_of(session, said)[:rules])
             store.journal.commit(claim, "They talked.", claim.fence, quotes=Quotes(stretches))

@@ -509,7 +509,7 @@ class _Choice:
         for one in new:
             self._pause()
             if one.who == AGENT:
-                told.append((one, _sentences(one, _names)))
+                told.append((one, _sentences(one, names)))
             elif people:
                 told.append((one, _sentences(one) if not _too_long(one) else []))
         earlier = _earlier(s for _, sentences in told for s in sentences)
@@ -642,7 +642,7 @@ _HARMLESS = b"abcdefghijklmnopqrstuvwxyz \t\n\"'()!?,;"
 """What no name or value is told by: beside it, such a sentence has a capital at its beginning and a stop at its end."""
 
 
-def _names(sentence: str) -> bool:
+def names(sentence: str) -> bool:
     """Whether a name or a value stands in it."""
     if sentence.isascii():  # of most, that is seen by the signs in it
         rest = sentence.encode().translate(None, _HARMLESS)
