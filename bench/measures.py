@@ -21,10 +21,12 @@ from bench.quotes import quotes
 from bench.report import TIMES, Bound, Row
 from bench.stores import BATCH, TAIL, Bare, Statements, Straight, build, message, ready_to_commit
 from onefold.messages import encode
+from onefold.model import Quote, Quotes
 
 _SMALL = 1_000
 _WINDOW = 1_100
 """Messages of the bench that fill a window of 128,000 tokens."""
+_QUOTED, _QUOTED_LENGTH = 300, 120
 _MB = 1e6
 _SHORT = 5
 """Into how many parts a round of appends is cut, so that its two sides lie close together: disks drift."""
@@ -67,6 +69,7 @@ def everything(folder: Path, size: Size, say: Say) -> list[Row]:
     rows.append(commit(small, large, size, say))
     rows.append(fork(large, size, say))
     rows += on_disk(small, large, size, say)
+    rows.append(quoted_contexts(small, large, size, say))
     return rows
 
 
@@ -180,6 +183,32 @@ def contexts(small: Path, large: Path, size: Size, say: Say) -> list[Row]:
             Bound(100, "MB"),
         ),
     ]
+
+
+def quoted_contexts(small: Path, large: Path, size: Size, say: Say) -> Row:
+    """The last of all that is measured with these stores, which quote from then on."""
+    say(f"context() with quotes, at {size.records:,} records and at {_SMALL:,}")
+
+    def quoting(store: onefold.Store, records: int) -> onefold.Session:
+        step = (records - 2 * TAIL) // _QUOTED
+        scattered = [Quote(TAIL + n * step, "/content", 0, _QUOTED_LENGTH, 0.0) for n in range(_QUOTED)]
+        ready_to_commit(store, TAIL, Quotes(tuple(scattered)))()
+        return store.session("long")
+
+    with onefold.open(small) as few, onefold.open(large) as many:
+        at_few, at_many = quoting(few, _SMALL), quoting(many, size.records)
+        pairs = in_turn(lambda: timed(at_many.context), lambda: timed(at_few.context), 20 * size.rounds)
+        quoted = [len(session.context().quotes) for session in (at_few, at_many)]
+    if quoted != [_QUOTED, _QUOTED]:
+        raise RuntimeError(f"the bench's own contexts quote {quoted} messages, and not {_QUOTED} each")
+    slow, quick = (median(side) for side in zip(*pairs, strict=True))
+    return Row(
+        f"context() with quotes at {size.records:,} records, against {_SMALL:,}",
+        slow / quick,
+        TIMES,
+        f"{slow * 1e3:.2f} against {quick * 1e3:.2f} ms, from {_QUOTED} messages scattered over all of them",
+        Bound(1.5, TIMES),
+    )
 
 
 def commit(small: Path, large: Path, size: Size, say: Say) -> Row:

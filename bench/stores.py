@@ -14,7 +14,7 @@ import onefold
 from onefold.compaction.run import whoami
 from onefold.journal.sqlite.engine import queries
 from onefold.messages.codecs import draft
-from onefold.model import Claim, Json, Segment, random_id, system_clock
+from onefold.model import Claim, Json, Quotes, Segment, random_id, system_clock
 
 TAIL = 100
 BATCH = 5_000
@@ -119,7 +119,7 @@ def build(path: Path, records: int, progress: Callable[[int], None]) -> None:
         session.append([message(last + i) for i in range(records - last)])
 
 
-def ready_to_commit(store: onefold.Store, tail: int) -> Callable[[], Segment]:
+def ready_to_commit(store: onefold.Store, tail: int, quotes: Quotes | None = None) -> Callable[[], Segment]:
     """Asks for a compaction of the long session and claims it. What is left to do is the commit alone."""
     journal = store.journal
     journal.request("long")
@@ -127,4 +127,4 @@ def ready_to_commit(store: onefold.Store, tail: int) -> Callable[[], Segment]:
     if not isinstance(claim, Claim):
         raise RuntimeError(f"the bench's own compaction was not granted: {claim}")
     cut = claim.fence - tail
-    return partial(journal.commit, claim, f"What was said before record {cut}. " * 20, cut)
+    return partial(journal.commit, claim, f"What was said before record {cut}. " * 20, cut, quotes=quotes)

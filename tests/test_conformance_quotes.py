@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 import onefold
 from onefold import CommitRefused, Context, Material, Session, Store, Summary
+from onefold.compaction.run import whoami
+from onefold.journal import view
 from onefold.journal.contract import Journal
 from onefold.journal.copying import copy, wanted
+from onefold.journal.seam import Transaction
 from onefold.messages.words import resolve
-from onefold.model import Fact, Json, Quote, Quotes
+from onefold.model import Claim, Fact, Json, Quote, Quotes
 from tests.conftest import running
+from tests.faults import Told, open_store
 from tests.helpers import quick
 
 QUOTING = quick(quote_tokens=2_000)
@@ -275,21 +280,58 @@ def test_a_message_kept_by_name_is_not_quoted_beside_itself(session: Session) ->
     assert not kept & {q.number for q in context.quotes}
 
 
-def test_a_context_is_one_query_more(store: Store, session: Session) -> None:
+def test_a_context_is_one_query_more(store: Store, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(4):
         folded(session, f"Rule number {n}: never use port {8000 + n}.")
     asked: list[int] = []
-    from onefold.journal import view
-
     before = view.some
 
-    def counting(tx: object, session: str, numbers: list[int]) -> list[onefold.Record]:
+    def counting(tx: Transaction, session: str, numbers: list[int]) -> list[onefold.Record]:
         asked.append(len(numbers))
-        return before(tx, session, numbers)  # type: ignore[arg-type]
+        return before(tx, session, numbers)
 
-    view.some = counting  # type: ignore[assignment]
-    try:
-        session.context()
-    finally:
-        view.some = before
+    monkeypatch.setattr(view, "some", counting)
+    assert session.context().quotes
     assert len(asked) == 1
+
+
+class _Counted(Told):
+    """A connection that remembers what it was asked."""
+
+    asked: ClassVar[list[str]] = []
+
+    def begins(self, statements: str) -> None:
+        self.asked.append(statements)
+
+
+def test_a_context_with_quotes_runs_one_statement_more_however_much_it_quotes(tmp_path: Path) -> None:
+    ran: dict[int, list[str]] = {}
+    quotes: dict[int, int] = {}
+    for rules in (0, 1, 40):
+        with open_store(tmp_path / f"{rules}.db", _Counted) as store:
+            session = store.session("a")
+            said = [f"Rule number {n}: never use port {8000 + n}." for n in range(40)]
+            session.append([{"role": "user", "content": text} for text in said])
+            work(session)
+            claim = store.journal.claim(session.id, whoami(), compaction=_asked(store, session))
+            assert isinstance(claim, Claim)
+            stretches = tuple(Quote(n, "/content", 0, 20, 0.0) for n in numbers_of(session, said)[:rules])
+            store.journal.commit(claim, "They talked.", claim.fence, quotes=Quotes(stretches))
+            session.context()  # whatever is prepared once is prepared now
+
+            _Counted.asked.clear()
+            context = session.context()
+            ran[rules], quotes[rules] = [*_Counted.asked], len(context.quotes)
+    assert quotes == {0: 0, 1: 1, 40: 40}
+    assert len(ran[1]) == len(ran[0]) + 1
+    assert ran[40] == ran[1]
+
+
+def _asked(store: Store, session: Session) -> str:
+    asked = store.journal.request(session.id).compaction
+    assert asked is not None
+    return asked.id
+
+
+def numbers_of(session: Session, texts: list[str]) -> list[int]:
+    return [r.number for r in session.read() if r.kind == "message" and r.body["content"] in texts]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from onefold.compaction.plan import Plan
@@ -22,10 +22,10 @@ _ENOUGH = 256 << 10
 
 def quoted_of(
     work: Work, planned: Plan, facts: Sequence[Fact], *, policy: Policy, window: int, removed: int,
-    pause: Callable[[], object],
+    texts: Mapping[int, str], pause: Callable[[], object],
 ) -> Chosen:  # fmt: skip
     """What is quoted of all that the next segment cuts away. `removed` is the size of what it replaces, which quotes
-    must not outweigh."""
+    must not outweigh. `texts` is what can be read in the messages that are cut, by their numbers."""
     pause = _now_and_then(pause)
     before = work.quoting.quotes
     cut_away = [r for r in work.messages if r.number < planned.cut]
@@ -38,7 +38,7 @@ def quoted_of(
     prompt = [
         r.number for r in (*work.kept, *cut_away) if _leads(r) and r.number in {*planned.kept, *_numbers(work.kept)}
     ]
-    heard, others = _heard([gone[n] for n in sorted(gone.keys() - {*prompt})], pause)
+    heard, others = _heard([gone[n] for n in sorted(gone.keys() - {*prompt})], texts, pause)
     carried = {} if anew else {s.number: s for r in work.quoting.records if (s := said(r)) is not None}
     near = [s for r in work.before[-_NEAR:] if r.number not in carried and (s := said(r)) is not None]
     background = [] if anew else [codec(r.format or PLAIN).text(r.body) for r in work.before]
@@ -74,7 +74,9 @@ def _numbers(records: Iterable[Record]) -> set[int]:
     return {r.number for r in records}
 
 
-def _heard(records: Iterable[Record], pause: Callable[[], object]) -> tuple[list[Said], list[str]]:
+def _heard(
+    records: Iterable[Record], texts: Mapping[int, str], pause: Callable[[], object]
+) -> tuple[list[Said], list[str]]:  # fmt: skip
     """Who said what, and the texts of what nobody said."""
     heard: list[Said] = []
     others: list[str] = []
@@ -83,6 +85,8 @@ def _heard(records: Iterable[Record], pause: Callable[[], object]) -> tuple[list
         one = said(record)
         if one is not None:
             heard.append(one)
+        elif (text := texts.get(record.number)) is not None:
+            others.append(text)
         else:
             others.append(codec(record.format or PLAIN).text(record.body))
     return heard, others

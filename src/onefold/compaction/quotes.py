@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from onefold.compaction.prompt import KINDS
 from onefold.journal.quotes import MOST, MOST_MESSAGES
 from onefold.messages import encode
 from onefold.messages.codecs import estimate
-from onefold.messages.frame import quoted
-from onefold.messages.quotation import AGENT, PERSON, SYSTEM, Utterance, gaps, lines, who_says
+from onefold.messages.frame import put_together, quotation, quoted
+from onefold.messages.quotation import AGENT, PERSON, SYSTEM, Quotation, Utterance, gaps, lines, who_says
 from onefold.messages.sentences import Piece, asks, pieces
 from onefold.messages.words import spoken
 from onefold.model import Fact, Gap, Label, Quote, Quotes, Record
@@ -50,6 +51,7 @@ _ANNOUNCED = 200  # characters up to which what was said before comes whole
 _NOD = 160  # characters up to which an agent's message says little more than yes
 _NEAR = 4  # records from one message to another that has to do with it
 _TINY = 1e-6
+_GUESSES = 6  # at how many fit, before the rest is halved
 _LINE = 9  # bytes that a stretch costs beside its words, about
 _SIMPLE = 2  # keys of a message that is a role and its words
 _SAME = 3  # words that two sentences share at least that differ only in values
@@ -78,12 +80,18 @@ class Said(NamedTuple):
 def said(record: Record) -> Said | None:
     """Who says what in a message; None if there are nobody's words in it to quote."""
     who = who_says(record.header.role) if record.header is not None else None
-    texts = dict(spoken(record.format, record.body)) if who is not None else {}
-    if who is None or not any(map(str.strip, texts.values())):
+    if who is None:
+        return None
+    texts = dict(spoken(record.format, record.body))
+    if not any(text and not text.isspace() for text in texts.values()):
         return None
     simple = len(record.body) <= _SIMPLE and texts.keys() == {"/content"}
-    size = len(texts["/content"].encode("utf-8", "surrogatepass")) if simple else len(encode(record.body))
+    size = _bytes(texts["/content"]) if simple else len(encode(record.body))
     return Said(record.number, who, record.at, texts, size)
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 class Chosen(NamedTuple):
@@ -164,7 +172,6 @@ def _only_shown(text: str, piece: Piece, at: int, elsewhere: set[str]) -> bool:
 
 # ---------------------------------------------------------------------- how rare words are
 
-_TOKEN = re.compile(r"\S+")
 _WORD = re.compile(r"[^\W_]+")
 _EDGES = "\"'`.,:;!?()[]{}<>*_~|…。，、！？：；「」『』（）«»“”‘’؟،؛।-–—"  # noqa: RUF001  signs of many scripts
 _UNSPACED = re.compile(
@@ -172,6 +179,8 @@ _UNSPACED = re.compile(
 )
 """Scripts that put no space between words: there, each two letters that follow each other count as one."""
 _SHAPE = re.compile(r"\w[/\\_@#=+]\w|^[/~.]{1,2}/?\w+/|\w::\w|[^\W\d_]\.[^\W\d_]{2}|[a-z][A-Z]|^--?\w{2}|^[A-Z]{3,}$")
+_LOW_WORDS = bytes(ord(chr(n).lower()) if n < 128 and chr(n).isalnum() else 32 for n in range(256))
+"""For `bytes.translate`: the words of an ASCII text, in small letters."""
 _LONGEST_TERM = 200
 
 
@@ -185,16 +194,31 @@ def is_identifier(word: str) -> bool:
 def terms(text: str) -> Mapping[str, float]:
     """The words of a sentence, and what each weighs: an identifier twice as much as another word."""
     found: dict[str, float] = {}
-    for token in _TOKEN.findall(text):
-        found.update(_terms(token))
+    for token in text.split():
+        found |= _weights[token]
     return found
 
 
-@lru_cache(1 << 15)
+class _Weights(dict[str, dict[str, float]]):
+    """The terms of a token, as far as they were asked for before: most are asked for again and again."""
+
+    def __missing__(self, token: str) -> dict[str, float]:
+        if len(self) >= _MOST_TOKENS:
+            self.clear()
+        made = self[token] = dict(_terms(token))
+        return made
+
+
+_MOST_TOKENS = 1 << 15
+_weights = _Weights()
+
+
 def _terms(token: str) -> tuple[tuple[str, float], ...]:
     bare = token.strip(_EDGES)
     if not bare or len(bare) > _LONGEST_TERM:
         return ()
+    if bare.isascii() and bare.isalpha() and (bare.islower() or bare.istitle()):
+        return ((bare.casefold(), 1.0),)  # as most are
     if bare.isascii() or _UNSPACED.search(bare) is None:
         words = [(word, 1.0) for word in _WORD.findall(bare.casefold())]
         if not is_identifier(bare):
@@ -213,30 +237,60 @@ class _Rarity:
     """How often the words of some sentences come in all that was said: only those are counted, so that much text is
     read at the speed of a search."""
 
-    def __init__(self, sentences: Iterable[str]) -> None:
+    def __init__(self, sentences: Iterable[str], texts: int) -> None:
+        self._every = texts + 1
+        self._seen: Counter[str] = Counter()
+        self._found: list[frozenset[bytes]] = []
+        self.narrow(sentences)
+
+    def narrow(self, sentences: Iterable[str]) -> None:
+        """From here on, only these count."""
+        self._count()
         wanted = {term for sentence in sentences for term in terms(sentence)}
         self._wanted = frozenset(wanted)
-        self._pairs = any(len(term) <= _PAIR and _UNSPACED.match(term) for term in wanted)
-        self._seen: Counter[str] = Counter()
-        self._texts = 0
+        self._pairs = any(len(term) <= _PAIR and _UNSPACED.match(term) for term in wanted if not term.isascii())
+        self._compounds = frozenset(term for term in wanted if not term.isalnum())
+        self._ascii = {term.encode(): term for term in wanted if term.isascii()}
+        self._plain = frozenset(self._ascii)
+        self._weights: dict[str, float] = {}
 
     def add(self, text: str) -> None:
+        if text.isascii():  # as most are, and what follows is a small part of the work
+            raw = text.encode()
+            self._found.append(self._plain.intersection(raw.translate(_LOW_WORDS).split()))
+            if len(self._found) >= _SOME_TEXTS:
+                self._count()
+            if self._compounds:
+                odd = {token for token in {*text.casefold().split()} if not token.isalnum()}
+                self._seen.update(self._compounds.intersection(token.strip(_EDGES) for token in odd))
+            return
         low = text.casefold()
         found = self._wanted.intersection(_WORD.findall(low))
         found |= self._wanted.intersection(token.strip(_EDGES) for token in {*low.split()})
-        if self._pairs and not low.isascii():
+        if self._pairs:
             for run in _UNSPACED.findall(low):
                 found |= self._wanted.intersection(run[n : n + _PAIR] for n in range(max(1, len(run) - 1)))
         self._seen.update(found)
-        self._texts += 1
 
     def of(self, sentence: str) -> float:
-        """How much only this sentence says, for its length."""
-        every = self._texts + 1
-        rare = sum(w * math.log(every / max(1, self._seen[t])) for t, w in terms(sentence).items())
+        """How much only this sentence says, for its length. Before all texts are there, the most that it can be."""
+        every = self._every
+        if not self._weights:
+            self._count()
+            logs = [math.log(every / max(1, often)) for often in range(every)]
+            self._weights = {term: logs[self._seen.get(term, 0)] for term in self._wanted}
+        weights = self._weights
+        rare = sum([w * weights[t] for t, w in terms(sentence).items()])
         return rare / math.log(every) / (estimate(sentence) + _OVERHEAD) if every > 1 else 0.0
 
+    def _count(self) -> None:
+        if self._found:
+            found = Counter(chain.from_iterable(self._found))
+            self._seen.update({self._ascii[term]: often for term, often in found.items()})
+            self._found.clear()
 
+
+_SOME_TEXTS = 256
 _PAIR = 2
 
 
@@ -270,14 +324,17 @@ class _Sentence(NamedTuple):
     middle: bool
 
 
-def _sentences(of: Said) -> list[_Sentence]:
+def _sentences(of: Said, wanted: Callable[[str], bool] | None = None) -> list[_Sentence]:
+    """All of a message; or only those that are `wanted`, without what introduces them."""
     made: list[_Sentence] = []
     for pointer, text in of.texts.items():
-        first = len(made)
+        first, most = len(made), len(text) - _EDGE
         for start, end, shown, under in pieces(text):
-            unit = _Unit(of.number, pointer, start, end)
-            middle = start > _EDGE and end < len(text) - _EDGE
-            made.append(_Sentence(unit, text[start:end], shown, first + under if under >= 0 else -1, middle))
+            words = text[start:end]
+            if wanted is None or wanted(words):
+                place = first + under if under >= 0 and wanted is None else -1
+                unit = _Unit(of.number, pointer, start, end)
+                made.append(_Sentence(unit, words, shown, place, start > _EDGE and end < most))
     return made
 
 
@@ -303,10 +360,15 @@ class _Choice:
         self._cut = [s for s in cut if s.number not in carried]
         self._known: dict[int, Said] = {s.number: s for s in (*earlier, *carried.values(), *self._cut)}
         self._numbers = sorted(self._known)
-        self._people = sorted({s.number for s in (*carried.values(), *self._cut) if s.who != AGENT})
+        people = {s.number for s in (*carried.values(), *self._cut) if s.who != AGENT}
+        self._people = {n: Gap(n, n, 1) for n in sorted(people)}
         self._room = room
         self._others = others
         self._labels = tuple(dict.fromkeys((*before.labels, *labels)))
+        self._labels_of: dict[int, list[Label]] = {}
+        for label in self._labels:
+            self._labels_of.setdefault(label.number, []).append(label)
+        self._written: dict[tuple[_Unit, ...], str] = {}
         self._pause = pause
 
     def made(self) -> Chosen:
@@ -314,7 +376,7 @@ class _Choice:
             return Chosen(Quotes(marks=self._before.marks, gaps=self._gaps(())), 0)
         if not self._before.marks[0]:
             whole = [unit for n in self._people for unit in _whole(self._known[n])]
-            if self._fits({}, whole, int(self._room * _PEOPLES)):
+            if self._fits(whole, int(self._room * _PEOPLES)):
                 return self._taken(whole, self._bundles(people=False))
         return self._taken([], self._bundles(people=True))
 
@@ -323,60 +385,90 @@ class _Choice:
         bundles.sort(key=lambda b: -b.rank)
         count = len(bundles)
         stops = [n for n in range(count + 1) if n in (0, count) or bundles[n - 1].rank > bundles[n].rank]
-        low, high = 0, len(stops) - 1
-        guess = self._guess(bundles, stops, whole)
-        while low < high:
-            middle = guess.pop() if guess else (low + high + 1) // 2
-            if not low < middle <= high:
-                continue
-            self._pause()
-            if self._fits(_scored(bundles[: stops[middle]]), whole, self._room):
-                low = middle
-            else:
-                high = middle - 1
+        low = self._most(bundles, stops, whole)
         scored = _scored(bundles[: stops[low]])
         people, agents = self._before.marks
         refused = bundles[stops[low]].score if stops[low] < count else 0.0
         agents = max(agents, refused)
         people = 0.0 if whole else max(people, refused, _TINY)
         quotes = self._quotes(scored, whole)
-        gone, labels = self._gaps(q.number for q in quotes), self._labelled(quotes)
-        return Chosen(Quotes(tuple(quotes), (people, agents), gone, labels), self._size(quotes))
+        gone, labels = self._gaps(q.number for q in quotes), self._labelled(quotes, self._labels)
+        return Chosen(Quotes(tuple(quotes), (people, agents), gone, labels), self._size((*scored, *whole)))
 
-    def _guess(self, bundles: Sequence[_Bundle], stops: Sequence[int], whole: Sequence[_Unit]) -> list[int]:
-        """Where the search begins: around what is likely to fit, by the length of its words."""
-        seen: dict[_Unit, int] = {}
-        room = self._room * 4 - estimate(quoted(())) * 4 - sum(self._length(unit) for unit in whole)
-        at = 0
+    def _most(self, bundles: Sequence[_Bundle], stops: Sequence[int], whole: Sequence[_Unit]) -> int:
+        """Up to which stop the best fit. A size is looked for where it is likely to be, by the length of the words and
+        by how far off that was before."""
+        about = self._about(bundles, stops, whole)
+        low, high = 0, len(about) - 1
+        room, tries = 4 * self._room, 0
+        while low < high:
+            likely = bisect_right(about, room) - 1 if tries < _GUESSES else (low + high + 1) // 2
+            middle = min(high, max(low + 1, likely))
+            self._pause()
+            taken = dict.fromkeys(unit for bundle in bundles[: stops[middle]] for unit in bundle.units)
+            size = self._size((*taken, *whole))
+            if size <= self._room:
+                low = middle
+            else:
+                high = middle - 1
+            room, tries = 4 * (self._room - size) + about[middle], tries + 1
+        return low
+
+    def _about(self, bundles: Sequence[_Bundle], stops: Sequence[int], whole: Sequence[_Unit]) -> list[int]:
+        """About how many bytes are quoted up to each stop, as long as there are not too many stretches and messages."""
+        seen: set[_Unit] = {*whole}
+        read = {unit.number: self._known[unit.number].size if unit.pointer else 0 for unit in whole}
+        size = 4 * estimate(quoted(())) + sum(map(self._length, whole))
+        load = sum(read.values())
+        made: list[int] = []
         for at, stop in enumerate(stops):
             for bundle in bundles[stops[at - 1] if at else 0 : stop]:
                 for unit in bundle.units:
-                    if unit not in seen:
-                        seen[unit] = self._length(unit)
-                        room -= seen[unit]
-            if room < 0 or len(seen) + len(whole) > MOST:
+                    if unit in seen:
+                        continue
+                    seen.add(unit)
+                    size += self._length(unit)
+                    if unit.pointer and not read.get(unit.number):
+                        read[unit.number] = self._known[unit.number].size
+                        load += read[unit.number]
+                    read.setdefault(unit.number, 0)
+            if made and (len(seen) > MOST or len(read) > MOST_MESSAGES or load > MOST_BYTES):
                 break
-        return [at - max(1, at // 16), at + max(1, at // 16), at]
+            made.append(size)
+        return made
 
     def _length(self, unit: _Unit) -> int:
         text = self._known[unit.number].texts.get(unit.pointer, "")
-        words = text[unit.start : unit.end]
-        return _LINE + (len(words) if words.isascii() else len(words.encode("utf-8", "surrogatepass")))
+        return _LINE + _bytes(text[unit.start : unit.end])
 
-    def _fits(self, scored: Mapping[_Unit, float], whole: Sequence[_Unit], room: int) -> bool:
-        if len(scored) + len(whole) > MOST:
+    def _fits(self, whole: Sequence[_Unit], room: int) -> bool:
+        if len(whole) > MOST or len({unit.number for unit in whole}) > MOST_MESSAGES:
             return False
-        quotes = self._quotes(scored, whole)
-        read = {q.number: self._known[q.number].size for q in quotes if q.pointer}
-        if len({q.number for q in quotes}) > MOST_MESSAGES:
-            return False
-        return sum(read.values()) <= MOST_BYTES and self._size(quotes) <= room
+        read = {unit.number: self._known[unit.number].size for unit in whole if unit.pointer}
+        return sum(read.values()) <= MOST_BYTES and self._size(whole) <= room
 
-    def _size(self, quotes: Sequence[Quote]) -> int:
-        known = (self._known[n] for n in {q.number for q in quotes})
-        heard = {s.number: Utterance(s.number, s.who, s.at, s.texts) for s in known}
-        shown = lines(quotes, heard, self._labelled(quotes))
-        return estimate(quoted(shown, self._gaps(q.number for q in quotes))) if shown else 0
+    def _size(self, units: Iterable[_Unit]) -> int:
+        """Tokens of the message that quotes these. What is quoted of each message is written once."""
+        of: dict[int, list[_Unit]] = {}
+        for unit in units:
+            of.setdefault(unit.number, []).append(unit)
+        written: list[tuple[int, float, str]] = []
+        for number in sorted(of):
+            if (some := tuple(of[number])) not in self._written:
+                self._written[some] = self._line(number, some)
+            if line := self._written[some]:
+                written.append((number, self._known[number].at, line))
+        return estimate(put_together(written, self._gaps(of))) if written else 0
+
+    def _line(self, number: int, units: Sequence[_Unit]) -> str:
+        one = self._known[number]
+        quotes = self._quotes({}, units) if len(units) > 1 else [Quote(*units[0], 0.0)]
+        if len(quotes) == 1 and quotes[0].pointer and number not in self._labels_of:  # as most are
+            _, pointer, start, end, _ = quotes[0]
+            return quotation(Quotation(number, one.who, one.at, one.texts[pointer][start:end]))
+        heard = {number: Utterance(number, one.who, one.at, one.texts)}
+        made = lines(quotes, heard, self._labelled(quotes, self._labels_of.get(number, ())))
+        return quotation(made[0]) if made else ""
 
     def _quotes(self, scored: Mapping[_Unit, float], whole: Sequence[_Unit]) -> list[Quote]:
         made = [*(Quote(*unit, score) for unit, score in scored.items()), *(Quote(*unit, 0.0) for unit in whole)]
@@ -385,19 +477,19 @@ class _Choice:
 
     def _gaps(self, quoted: Iterable[int]) -> tuple[Gap, ...]:
         there = {*quoted}
-        missing = [Gap(n, n, 1) for n in self._people if n not in there]
+        missing = [gap for n, gap in self._people.items() if n not in there]
         return gaps((*self._before.gaps, *missing), there)
 
-    def _labelled(self, quotes: Sequence[Quote]) -> tuple[Label, ...]:
-        """The labels of what is quoted."""
-        if not self._labels:
+    def _labelled(self, quotes: Sequence[Quote], labels: Sequence[Label]) -> tuple[Label, ...]:
+        """Those labels that are of what is quoted."""
+        if not labels:
             return ()
         there: dict[tuple[int, str], list[Quote]] = {}
         for quote in quotes:
             there.setdefault((quote.number, quote.pointer), []).append(quote)
         return tuple(
             label
-            for label in self._labels
+            for label in labels
             if any(q.start < label.end and label.start < q.end for q in there.get((label.number, label.pointer), ()))
         )
 
@@ -417,17 +509,17 @@ class _Choice:
         for one in new:
             self._pause()
             if one.who == AGENT:
-                told.append((one, [s for s in _sentences(one) if _names(s.text)]))
+                told.append((one, _sentences(one, names)))
             elif people:
                 told.append((one, _sentences(one) if not _too_long(one) else []))
-        rarity = self._rarity(s.text for _, sentences in told for s in sentences)
+        earlier = _earlier(s for _, sentences in told for s in sentences)
+        rarity, likely = self._rarity(told, floor)
         found: list[tuple[_Sentence, float, tuple[_Unit, ...]]] = []
         for one, sentences in told:
             if one.who == AGENT:
-                found += [(s, _AGENTS * rarity.of(s.text), ()) for s in sentences]
-            else:
-                found += self._of_a_person(one, sentences, rarity)
-        earlier = _earlier(s for s, _, _ in found)
+                found += [(s, _AGENTS * rarity.of(s.text), ()) for s in sentences if s.unit in likely]
+            elif not sentences or any(s.unit in likely for s in sentences):
+                found += self._of_a_person(one, sentences, rarity, likely)
         fresh: list[_Bundle] = []
         for sentence, worth, setting in found:
             score = round(worth * (_EARLIER if sentence.unit in earlier else 1.0), 6)
@@ -436,13 +528,15 @@ class _Choice:
         return [*(_Bundle(score, tuple(units), score * _STAYS) for score, units in kept.items()), *fresh]
 
     def _of_a_person(
-        self, one: Said, sentences: Sequence[_Sentence], rarity: _Rarity
+        self, one: Said, sentences: Sequence[_Sentence], rarity: _Rarity, likely: Container[_Unit]
     ) -> list[tuple[_Sentence, float, tuple[_Unit, ...]]]:
         if not sentences:
             return [(_Sentence(line, "", False, -1, False), _TINY, ()) for line in _whole(one) if not line.pointer]
         around = [*_edges(one, sentences), *self._around(one)]
         found: list[tuple[_Sentence, float, tuple[_Unit, ...]]] = []
         for sentence in sentences:
+            if sentence.unit not in likely:
+                continue
             score = rarity.of(sentence.text)
             for factor, holds in (
                 (_QUESTION, asks(sentence.text)), (_MIDDLE, sentence.middle), (_SHOWN, sentence.shown),
@@ -472,17 +566,33 @@ class _Choice:
 
     def _is_labelled(self, unit: _Unit) -> bool:
         number, pointer, start, end = unit
-        return any(x[:2] == (number, pointer) and x.start < end and start < x.end for x in self._labels)
+        labels = self._labels_of.get(number, ())
+        return any(x.pointer == pointer and x.start < end and start < x.end for x in labels)
 
-    def _rarity(self, sentences: Iterable[str]) -> _Rarity:
-        made = _Rarity(sentences)
-        for text in self._texts():
+    def _rarity(self, told: Sequence[tuple[Said, Sequence[_Sentence]]], floor: float) -> tuple[_Rarity, set[_Unit]]:
+        """How rare words are, and what may be worth more than the floor by that: most is not, as its own words tell
+        before the rest is read."""
+        heard, others = [*self._heard()], [*self._others]
+        made = _Rarity((s.text for _, sentences in told for s in sentences), len(heard) + len(others))
+        self._read(made, heard)
+        likely = {
+            sentence.unit: sentence.text
+            for one, sentences in told
+            for sentence in sentences
+            if not floor or one.who == SYSTEM or one.number in self._labels_of
+            or made.of(sentence.text) > floor - _TINY
+        }  # fmt: skip
+        made.narrow(likely.values())
+        if likely:
+            self._read(made, others)
+        return made, {*likely}
+
+    def _read(self, rarity: _Rarity, texts: Iterable[str]) -> None:
+        for text in texts:
             self._pause()
-            made.add(text)
-        return made
+            rarity.add(text)
 
-    def _texts(self) -> Iterator[str]:
-        yield from self._others
+    def _heard(self) -> Iterator[str]:
         for one in self._cut:
             yield one.words[:MOST_WORDS]
         for quote in self._carried:
@@ -528,8 +638,17 @@ def _earlier(sentences: Iterable[_Sentence]) -> set[_Unit]:
     return found
 
 
-def _names(sentence: str) -> bool:
+_HARMLESS = b"abcdefghijklmnopqrstuvwxyz \t\n\"'()!?,;"
+"""What no name or value is told by: beside it, such a sentence has a capital at its beginning and a stop at its end."""
+
+
+def names(sentence: str) -> bool:
     """Whether a name or a value stands in it."""
+    if sentence.isascii():  # of most, that is seen by the signs in it
+        rest = sentence.encode().translate(None, _HARMLESS)
+        rest = rest[:-1] if rest[-1:] == b"." == sentence[-1:].encode() else rest
+        if not rest or (len(rest) == 1 and rest.isupper() and sentence[0] == rest.decode()):
+            return False
     return any(weight > 1 for weight in terms(sentence).values())
 
 

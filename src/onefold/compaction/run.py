@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 import weakref
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -183,7 +184,8 @@ class Attempt:
         )
         self._asked = True
         made = call(self._summarizer, material)
-        quoted = self._quoted(work, planned, made, removed) if policy.quote_tokens else None
+        texts = {r.number: material.text(r) for r in cut_away}
+        quoted = self._quoted(work, planned, made, removed, texts) if policy.quote_tokens else None
         # The whole context has to shrink by that share, and only this part of it can.
         share = min(1.0, policy.shrink * work.tokens / max(1, removed))
         room = removed - (quoted.tokens if quoted is not None else 0)
@@ -194,7 +196,7 @@ class Attempt:
             previous=None if stuck else work.previous,
             replaces=room,
             shrink=share,
-            said=[material.text(r) for r in cut_away],
+            said=texts.values(),
             limit=material.max_tokens,
         )
         if wrong is not None:
@@ -208,13 +210,13 @@ class Attempt:
                     claim, made, planned.cut, kept=planned.kept, quotes=what, follow_up=self._follow_up
                 )
 
-    def _quoted(self, work: Work, planned: Plan, made: Summary, removed: int) -> Chosen:
+    def _quoted(self, work: Work, planned: Plan, made: Summary, removed: int, texts: Mapping[int, str]) -> Chosen:
         """What the next segment quotes word for word."""
         from onefold.compaction.quote_sources import quoted_of  # its patterns are not needed to open a store
 
         window = self._journal.state(self.claim.session).window or self._policy.of().window
         return quoted_of(
-            work, planned, made.facts, policy=self._policy, window=window, removed=removed,
+            work, planned, made.facts, policy=self._policy, window=window, removed=removed, texts=texts,
             pause=lambda: self._over.wait(_PAUSE),
         )  # fmt: skip
 

@@ -394,13 +394,13 @@ class Journal:
                 raise refused(
                     CommitRefused, claim, f"not all it keeps, {list(kept)}, are messages in view before its cut"
                 )
-            view.check_quotes(tx, claim, quotes, at, base.hidden)
+            quoted = view.check_quotes(tx, claim, quotes, at, hidden=base.hidden, kept=kept)
             body = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2, **paid(made.spent)}
             moved = boundary(
                 base, state, source="compaction", cut=at, kept=list(kept), compaction=current.id, **told(made, quotes)
             )
             moved["tokens_after"] = view.size(
-                tx, claim.session, cut=at, last=state.last, kept=kept, hidden=base.hidden, told=moved
+                tx, claim.session, cut=at, last=state.last, kept=kept, hidden=base.hidden, told=moved, quoted=quoted
             )
             state = self.add(tx, state, self.draft(COMMITTED, body))
             state = self.open_segment(tx, state, moved)

@@ -35,6 +35,8 @@ class Quoting:
     @property
     def facts(self) -> tuple[Fact, ...]:
         """What a model labelled, in the words that were said."""
+        if not self.quotes.labels:
+            return ()
         heard = utterances(self.quotes.stretches, self.records)
         found = ((label, heard[label.number].texts.get(label.pointer, "")) for label in self.quotes.labels
                  if label.number in heard)  # fmt: skip

@@ -452,13 +452,17 @@ def quoting(tx: Transaction, session: str, told: Mapping[str, Json] | None, kept
     return quotes.read(said, some(tx, session, [q.number for q in said.stretches]), kept)
 
 
-def check_quotes(tx: Transaction, claim: Claim, said: Quotes | None, cut: int, hidden: Ranges) -> None:
-    """Raises if a segment cannot quote this."""
+def check_quotes(
+    tx: Transaction, claim: Claim, said: Quotes | None, cut: int, *, hidden: Ranges, kept: Sequence[int]
+) -> Quoting:  # fmt: skip
+    """What a segment is to quote. Raises if it cannot quote this."""
     if said is None:
-        return
-    numbers = [q.number for q in said.stretches if not is_hidden(hidden, q.number)]
-    if (why := quotes.wrong(said, some(tx, claim.session, numbers), cut)) is not None:
+        return quotes.NOTHING
+    numbers = [n for n in {q.number for q in said.stretches} if not is_hidden(hidden, n)]
+    records = some(tx, claim.session, numbers)
+    if (why := quotes.wrong(said, records, cut)) is not None:
         raise refused(CommitRefused, claim, why)
+    return quotes.read(said, records, kept)
 
 
 def facts(told: Mapping[str, Json] | None) -> tuple[Fact, ...]:
@@ -488,16 +492,17 @@ def size(
     kept: Sequence[int] = (),
     hidden: Ranges = (),
     told: Mapping[str, Json] | None = None,
+    quoted: Quoting | None = None,
 ) -> int:
     """The size of a context as a segment that begins now has it, from what it is made of. `told` is the body of the
-    record with its summary and facts."""
+    record with its summary and facts, and `quoted` what it quotes, if that is read already."""
     stands = standing(tx, session, last + 1, hidden)
     verbatim = {*stands.by_name(kept, cut), *(n for n in stands.pinned if n < cut)}
     by_name = (record(tx, session, n) for n in verbatim)
     return (
         (estimate(framed(told["summary"])) if told is not None else 0)
         + fact_tokens(holding(facts(told), stands, hidden))
-        + quoting(tx, session, told, kept).tokens
+        + (quoting(tx, session, told, kept) if quoted is None else quoted).tokens
         + stands.tokens()
         + sum(r.header.tokens for r in by_name if r is not None and r.header is not None)
         + tokens(tx, session, cut, last + 1, hidden)

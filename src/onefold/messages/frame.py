@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from onefold.messages.quotation import AGENT, SKIPPED, SYSTEM, Quotation
 from onefold.model import Fact, Gap, Note
@@ -89,20 +90,26 @@ _SPEAKERS = {AGENT: ", the agent", SYSTEM: ", the system"}
 def quoted(lines: Sequence[Quotation], gaps: Sequence[Gap] = ()) -> str:
     """What people said, as a model sees it. Each line of it is marked as a quotation, so that none can pass for the
     head of another one."""
-    missing = [*gaps]
+    return put_together([(line.number, line.at, quotation(line)) for line in lines], gaps)
+
+
+def put_together(lines: Iterable[tuple[int, float, str]], gaps: Sequence[Gap] = ()) -> str:
+    """The same of lines that are written already, each with the number and the time of its message."""
+    missing = [*reversed(gaps)]
     parts = [QUOTES]
     day = ""
-    for line in lines:
-        while missing and missing[0].first < line.number:
-            parts.append(_missing(missing.pop(0)))
-        if (its := _day(line.at)) != day:
+    for number, at, line in lines:
+        while missing and missing[-1].first < number:
+            parts.append(_missing(missing.pop()))
+        if (its := _day(at)) != day:
             parts += ["", its]
             day = its
-        parts.append(_quotation(line))
-    return "\n".join((*parts, *map(_missing, missing)))
+        parts.append(line)
+    return "\n".join((*parts, *map(_missing, reversed(missing))))
 
 
-def _quotation(line: Quotation) -> str:
+def quotation(line: Quotation) -> str:
+    """What is quoted of one message."""
     kinds = f" ({', '.join(line.kinds)})" if line.kinds else ""
     head = f"#{line.number}{kinds}{_SPEAKERS.get(line.who, '')}"
     if not line.text:
@@ -116,6 +123,14 @@ def _missing(gap: Gap) -> str:
 
 def _day(at: float) -> str:
     try:
-        return time.strftime("%Y-%m-%d", time.gmtime(at))
+        return _nth_day(int(at // _DAY))
     except (OverflowError, ValueError, OSError):
         return "some day"
+
+
+_DAY = 86_400
+
+
+@lru_cache(1 << 8)
+def _nth_day(number: int) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(number * _DAY))

@@ -32,7 +32,7 @@ _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "functio
 SPEAKERS = _ROLES - {"tool", "function"}
 _SAYS = frozenset({"content", "tool_calls", "function_call", "tool_call_id", "refusal", "audio"})
 """What a chat message has one of at least, beside its role."""
-_BESIDE = frozenset(
+BESIDE = frozenset(
     {"reasoning_content", "reasoning", "reasoning_details", "executed_tools", "annotations", "images"}
 ) | {
     *("refusal", "audio"),
@@ -62,7 +62,7 @@ def parse(body: Json) -> Said:
         return Said("tool", (Result(answered, _plain(spoken)), *_media(spoken), *_calls(body)))
     if role == "function":
         return Said("function", (Result(f"function:{body.get('name')}", _plain(spoken)), *_media(spoken)))
-    if role == "assistant" and not _BESIDE.isdisjoint(body):
+    if role == "assistant" and not BESIDE.isdisjoint(body):
         made = (*_thought(body), *_ran(body), *spoken, *_more(body), *cited(_links(body)))
         return Said(role, (*made, *_calls(body)))
     return Said(role, (*spoken, *_calls(body)))

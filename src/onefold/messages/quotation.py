@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from onefold.messages.groups import LEADING
@@ -17,6 +18,7 @@ from onefold.model import Gap, Label, Quote, Record
 
 PERSON, SYSTEM, AGENT = "person", "system", "agent"
 SKIPPED = "[…]"
+_NUMBER, _POINTER = itemgetter(0), itemgetter(1)
 _BLANK = 4  # characters of white space between two stretches that are quoted with them
 
 
@@ -44,18 +46,19 @@ class Quotation(NamedTuple):
     """Of a message that is too long: its characters."""
 
 
+_WHO = {**dict.fromkeys(ANSWERS, AGENT), **dict.fromkeys(LEADING, SYSTEM), "user": PERSON}
+
+
 def who_says(role: str) -> str | None:
     """Whose words a message has, by its role; None for a tool's and a program's."""
-    if role == "user":
-        return PERSON
-    return SYSTEM if role in LEADING else AGENT if role in ANSWERS else None
+    return _WHO.get(role)
 
 
 def utterances(quotes: Iterable[Quote], records: Iterable[Record]) -> dict[int, Utterance]:
     """The quoted strings of some messages. What is not there any more is left out."""
-    wanted: dict[int, list[str]] = {}
-    for quote in quotes:
-        wanted.setdefault(quote.number, []).append(quote.pointer)
+    wanted: dict[int, dict[str, None]] = {}
+    for number, pointer, *_ in quotes:
+        wanted.setdefault(number, {})[pointer] = None
     found: dict[int, Utterance] = {}
     for r in records:
         texts = {p: text for p in wanted.get(r.number, ()) if p and (text := resolve(r.body, p)) is not None}
@@ -69,11 +72,14 @@ def lines(
 ) -> list[Quotation]:  # fmt: skip
     """What is quoted of each message, in order."""
     made: list[Quotation] = []
-    for number, some in groupby(quotes, key=lambda q: q.number):
+    called: dict[int, dict[str, None]] = {}
+    for label in labels:
+        called.setdefault(label.number, {})[label.kind] = None
+    for number, some in groupby(quotes, key=_NUMBER):
         if (said := heard.get(number)) is None:
             continue
         stretches = [*some]
-        kinds = tuple(dict.fromkeys(label.kind for label in labels if label.number == number))
+        kinds = tuple(called.get(number, ()))
         parts = [*_parts(stretches, said.texts)]
         if parts:
             made.append(Quotation(number, said.who, said.at, f" {SKIPPED} ".join(parts), kinds))
@@ -82,9 +88,15 @@ def lines(
     return made
 
 
-def _parts(stretches: Iterable[Quote], texts: Mapping[str, str]) -> Iterator[str]:
+def _parts(stretches: Sequence[Quote], texts: Mapping[str, str]) -> Iterator[str]:
     """Stretches that follow each other in one string are one, with the white space between them."""
-    for pointer, some in groupby(stretches, key=lambda q: q.pointer):
+    if len(stretches) == 1:  # as most are
+        ((_, pointer, start, stop, _),) = stretches
+        text = texts.get(pointer)
+        if text is not None and 0 <= start < stop <= len(text):
+            yield text[start:stop]
+        return
+    for pointer, some in groupby(stretches, key=_POINTER):
         text = texts.get(pointer)
         if text is None:
             continue
@@ -104,15 +116,18 @@ def _parts(stretches: Iterable[Quote], texts: Mapping[str, str]) -> Iterator[str
 
 def gaps(missing: Iterable[Gap], quoted: Iterable[int]) -> tuple[Gap, ...]:
     """Messages that are missing, put together where no quoted one stands between them."""
-    marks = sorted((*((g.first, 1, g) for g in missing), *((n, 0, None) for n in quoted)))
     made: list[Gap] = []
-    apart = True
-    for _, _, gap in marks:
-        if gap is None:
+    stops = sorted(quoted, reverse=True)
+    first = last = many = 0
+    for gap in sorted(missing):
+        apart = not many
+        while stops and stops[-1] <= gap.first:
+            stops.pop()
             apart = True
-        elif apart:
-            made.append(gap)
-            apart = False
-        else:
-            made[-1] = Gap(made[-1].first, max(made[-1].last, gap.last), made[-1].many + gap.many)
-    return tuple(made)
+        if not apart:
+            last, many = max(last, gap.last), many + gap.many
+            continue
+        if many:
+            made.append(Gap(first, last, many))
+        first, last, many = gap
+    return (*made, Gap(first, last, many)) if many else tuple(made)

@@ -27,24 +27,30 @@ class Piece(NamedTuple):
     """Which piece before it introduces it: the nearest that ends in a colon; -1 if none does."""
 
 
+_OPENERS = frozenset("`~<")
+"""What a line begins with that opens code or a document."""
+_MARKED = _OPENERS | {">", ""}
 _FENCE = re.compile(r"\s{0,8}(```|~~~)")
 _TAG = re.compile(r"\s{0,20}<([A-Za-z][\w.:-]{0,40})(?:\s[^<>]{0,300})?>")
 _LISTED = re.compile(r"\s{0,40}(?:[-*+\u2022\u2013\u2014\u00b7\u30fb]|[(\[]?\w{1,3}[.)\]]|\[[ xX]\])\s+")
 _COLON = (":", "\uff1a", "\ufe55")
 _ENDS = re.compile(
     r"""
-    (?: [.!?\u2026\u061f\u06d4\u0964\u0965\u0589\u1362\u037e]+ [^\w\s<>]* (?=\s|\Z)   # and white space after it
-      | [\u3002\uff01\uff1f\uff0e]+ [\u300d\u300f\uff09\u201d\u2019)"']*               # none is needed
-    )
+    [.!?\u2026\u061f\u06d4\u0964\u0965\u0589\u1362\u037e] [^\w\s<>]*+              # with white space after it
+      | [\u3002\uff01\uff1f\uff0e]++ [\u300d\u300f\uff09\u201d\u2019)"']*+          # none is needed
     """,
     re.VERBOSE,
 )
+_FULL_STOPS = "\u3002\uff01\uff1f\uff0e"
+_SIGNS = re.compile(r"[.!?\u2026\u061f\u06d4\u0964\u0965\u0589\u1362\u037e\u3002\uff01\uff1f\uff0e]")
 _BREAKS = re.compile(r"[;,\uff1b\uff0c\u3001\u061b\u060c](?=\s|[^\x00-\x7f])|\s")
 _ASKS = ("?", "\uff1f", "\u061f", "\u037e")
 
 
 def pieces(text: str) -> list[Piece]:
     """All that is said in a text, in order. In time proportional to it, whatever it is."""
+    if "\n" not in text and text.lstrip()[:1] not in _MARKED:  # one line of plain words, as most are
+        return [Piece(start, end, False, -1) for start, end in _sentences(text, _Run(0, len(text), False, False))]
     made: list[Piece] = []
     heading, listed = -1, False
     for run in _runs(text):
@@ -84,17 +90,18 @@ def _runs(text: str) -> Iterator[_Run]:
             if not over:
                 yield _Run(start, end, True, False)
         else:
+            begins = line.lstrip()[:1]
             listed = _LISTED.match(line) is not None
-            closing = tags.closing(line, end)
-            quoted = line.lstrip()[:1] == ">"
-            if held is not None and (listed or closing or quoted or not _goes_on(text, held, line)):
+            closing = tags.closing(line, end) if begins in _OPENERS else ""
+            quoted = begins == ">"
+            if held is not None and (listed or closing or quoted or not _goes_on(text, held, begins)):
                 yield held
                 held = None
             if held is not None:
                 held = held._replace(end=end)
             elif quoted:
                 yield _Run(start, end, True, False)
-            elif line.strip() and not closing:
+            elif begins and not closing:
                 held = _Run(start, end, False, listed)
         start = end + 1
     if held is not None:
@@ -125,9 +132,8 @@ class _Tags:
 _MOST_TAGS = 32
 
 
-def _goes_on(text: str, held: _Run, line: str) -> bool:
-    """Whether a sentence of the lines before runs on in this one: they have no end, and it begins small."""
-    begins = line.lstrip()[:1]
+def _goes_on(text: str, held: _Run, begins: str) -> bool:
+    """Whether a sentence of the lines before runs on in one that begins so: they have no end, and it begins small."""
     return begins.islower() and held.end - held.start < _WIDE and not text.endswith(_STOPS, held.start, held.end)
 
 
@@ -138,7 +144,7 @@ _STOPS = (".", "!", "?", ";", *_COLON)
 def _sentences(text: str, run: _Run) -> Iterator[tuple[int, int]]:
     """The sentences of a run, short ones together with a neighbour, long ones in parts."""
     begin = run.start
-    ends = [] if run.shown else [m.end() for m in _ENDS.finditer(text, run.start, run.end) if _is_end(text, m, run)]
+    ends = [] if run.shown else _ends(text, run)
     waiting: tuple[int, int] | None = None
     for end in (*ends, run.end):
         start, stop = _trimmed(text, begin, end)
@@ -155,17 +161,47 @@ def _sentences(text: str, run: _Run) -> Iterator[tuple[int, int]]:
         yield from _parts(text, *waiting)
 
 
+def _ends(text: str, run: _Run) -> list[int]:
+    """Where sentences end. Looking for their signs first is several times as fast as trying everywhere."""
+    found: list[int] = []
+    at = dead = 0
+    for sign in _SIGNS.finditer(text, run.start, run.end):
+        start = sign.start()
+        after = text[start + 1 : start + 3]
+        if sign[0] == "." and (after[:1].isalnum() or (after[:1] == " " and after[1:].islower())):
+            continue  # 3.5, a.txt, and before a small letter
+        alone = sign[0] in _FULL_STOPS
+        if start < at or (start < dead and not alone) or (end := _ENDS.match(text, start, run.end)) is None:
+            continue
+        if not alone and end.end() < run.end and not text[end.end()].isspace():
+            dead = end.end()  # up to there, all of these have no white space after them
+            continue
+        at = end.end()
+        if _is_end(text, end, run):
+            found.append(at)
+    return found
+
+
 def _is_end(text: str, sign: re.Match[str], run: _Run) -> bool:
     """A full stop after a number at the beginning of its line, after one letter, or before a small letter is none."""
-    if text[sign.start()] != ".":
+    at = sign.start()
+    if text[at] != ".":
         return True
-    word = text[max(run.start, sign.start() - 4) : sign.start()].split()[-1:] or [""]
+    after = text[sign.end() : sign.end() + 4].lstrip()[:1]
+    if after.islower():
+        return False
+    before = text[max(run.start, at - _TWO) : at]
+    return (len(before) == _TWO and before.isalpha()) or _is_stop(text, at, run)
+
+
+_TWO = 2
+
+
+def _is_stop(text: str, at: int, run: _Run) -> bool:
+    word = text[max(run.start, at - 4) : at].split()[-1:] or [""]
     if len(word[0]) == 1 and word[0].isalpha() and word[0].isascii():
         return False
-    if word[0].isdigit() and not text[max(run.start, sign.start() - 12) : sign.start() - len(word[0])].strip("([ \t"):
-        return False
-    after = text[sign.end() : sign.end() + 4].lstrip()[:1]
-    return not after.islower()
+    return not word[0].isdigit() or bool(text[max(run.start, at - 12) : at - len(word[0])].strip("([ \t"))
 
 
 def _small(text: str, start: int, end: int) -> bool:
@@ -174,6 +210,9 @@ def _small(text: str, start: int, end: int) -> bool:
 
 def _parts(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """A sentence in parts of some hundred bytes, taken apart between words where there are any."""
+    if end - start <= LONGEST // 2:
+        yield start, end  # as most are
+        return
     wide = 1 if text[start : start + LONGEST].isascii() else 2
     most = LONGEST // wide
     while end - start > most:

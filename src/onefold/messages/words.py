@@ -12,7 +12,7 @@ from typing import Self
 
 from onefold.errors import InvalidMessage
 from onefold.messages.codecs import FORMATS, OPENAI_CHAT, PLAIN
-from onefold.messages.openai_chat import SPEAKERS
+from onefold.messages.openai_chat import BESIDE, SPEAKERS
 from onefold.messages.programs import CLAUDE_CODE, of_program
 from onefold.messages.said import Text
 from onefold.model import Json
@@ -23,8 +23,12 @@ def spoken(format: str | None, body: Json) -> list[tuple[str, str]]:
     reasoning, documents or files. Nothing for a body that is not of its format, or a format that nobody knows."""
     if (codec := FORMATS.get(format or PLAIN)) is None:
         return []
-    if format == OPENAI_CHAT and isinstance(body, dict) and isinstance(content := body.get("content"), str):
-        return [("/content", content)] if content and body.get("role") in SPEAKERS else []  # as most are
+    if format == OPENAI_CHAT and isinstance(body, dict):  # as most are
+        content = body.get("content")
+        if isinstance(content, str):
+            return [("/content", content)] if content and body.get("role") in SPEAKERS else []
+        if content is None and BESIDE.isdisjoint(body):
+            return []  # nothing but calls
     try:
         parts = codec.parse(_marked(body)).parts
     except InvalidMessage:
@@ -35,6 +39,8 @@ def spoken(format: str | None, body: Json) -> list[tuple[str, str]]:
 
 def resolve(body: Json, pointer: str) -> str | None:
     """The string at a place in a body, or None if there is none."""
+    if pointer == "/content" and isinstance(body, dict) and isinstance(said := body.get("content"), str):
+        return said  # as most are
     if pointer and not pointer.startswith("/"):
         return None
     for step in pointer.split("/")[1:]:
