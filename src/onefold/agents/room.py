@@ -207,12 +207,12 @@ class Room:
             self._task.cancel()
         for task in self._others:
             task.cancel()
-        left = [member for member in self.members if member.outbox.closed is None]
-        for member in left:
+        staying = [member for member in self.members if member.outbox.closed is None and not member.left]
+        for member in staying:
             self.members.drop(member)
             if not stay:
                 member.outbox.close(why)
-        return left if stay else []
+        return staying if stay else []
 
     async def _let_go(self) -> None:
         """Whoever brought something in the last moment is answered: a prompt is on disk and waits, all else is
@@ -502,14 +502,8 @@ class Room:
                 if self.phase == "closed":
                     raise Closed(self.session)
                 first()
-                member.last = self.tape.last if after is None else after
-                member.live = member.last >= self.tape.last
-                self.members.add(member)
-                self._presence()
-                if member.live:
-                    self._welcome(member, new=new)
-                else:
-                    self._start(self._catch_up(member, new=new))
+                if not member.left:
+                    self._let_in(member, after, new=new)
                 fulfil(done, None)
             except Exception as trouble:  # whatever it is, who wants to come in has to hear of it
                 if not done.done():
@@ -517,6 +511,16 @@ class Room:
 
         await self._ask(work)
         await done
+
+    def _let_in(self, member: Member, after: int | None, *, new: bool) -> None:
+        member.last = self.tape.last if after is None else after
+        member.live = member.last >= self.tape.last
+        self.members.add(member)
+        self._presence()
+        if member.live:
+            self._welcome(member, new=new)
+        else:
+            self._start(self._catch_up(member, new=new))
 
     def _welcome(self, member: Member, *, new: bool) -> None:
         """How it is now: the newest of what agents say once, and the questions that wait."""
