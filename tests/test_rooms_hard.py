@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
+import os
 import random
+import signal
 import sys
 import threading
+import tracemalloc
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -755,6 +759,49 @@ def test_while_nothing_can_be_kept_the_agent_waits_and_clients_are_told_why(
             said = [m["content"]["text"] for m in messages(there, session) if "content" in m]
             assert sum(map(len, said)) == count * size + 2
             assert (await ann.prompt(session, "[[say:on]]"))["stopReason"] == "end_turn"
+
+    run(work)
+
+
+@pytest.mark.parametrize("kind", ["notification", "request", "prompt"])
+def test_what_is_refused_is_let_go_of_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A refusal and the calls that it came through refer to each other: forty megabytes of refused frames would stay
+    until the garbage collector looks."""
+    monkeypatch.setattr("onefold.agents.child.MOST_WAITING", 1)
+    monkeypatch.setattr("onefold.agents.prompts.QUEUE", 0)
+
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            child = there.host.rooms[session].process._newest
+            assert child is not None
+            os.kill(child.pid, signal.SIGSTOP)  # it does not read
+            await ann.notify("_x/first", sessionId=session, d="x" * (1 << 20))
+            tasks = ann.door._tasks
+
+            async def refused(n: int) -> None:
+                params = {"sessionId": session, "d": "x" * MEGA, "prompt": []}
+                if kind == "notification":
+                    await ann.notify("_x/y", **params)
+                    await ann.until(lambda frame: "error" in frame.body, count=n)
+                else:
+                    with pytest.raises(Refusal, match="does not read|0 prompts wait"):
+                        await ann.ask("_x/y" if kind == "request" else "session/prompt", **params)
+                await asyncio.gather(*tasks)
+
+            await refused(1)
+            gc.collect()
+            gc.disable()
+            tracemalloc.start()
+            try:
+                for n in range(2, 42):
+                    await refused(n)
+                assert tracemalloc.get_traced_memory()[0] < 5 * MEGA
+            finally:
+                tracemalloc.stop()
+                gc.enable()
+                os.kill(child.pid, signal.SIGCONT)
 
     run(work)
 

@@ -417,7 +417,7 @@ def test_what_waits_for_an_agent_that_does_not_read_is_bounded_and_its_client_is
         client.send(asked(2, "session/new", cwd="/", mcpServers=[]))
         session = until(client, 2)["result"]["sessionId"]
         large = {"jsonrpc": "2.0", "method": "_x/y", "params": {"sessionId": session, "d": "x" * (4 << 20)}}
-        with Watch(target, memory=350 << 20):
+        with Watch(target, memory=250 << 20):
             for _ in range(100):
                 client.send(json.dumps(large))
             refused = json.loads(client.recv(PATIENCE))
