@@ -56,6 +56,7 @@ LONGEST_WORDS = 300
 
 _UPDATE = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"\s*:\s*"session/update"\s*[,}]')
 """How an update begins: nobody waits for an answer to it."""
+_FRAME = re.compile(rb"\s*[\[{]")
 
 
 class CannotStart(OnefoldError):
@@ -407,6 +408,8 @@ class Child:
 
 
 def _read_large(line: bytes) -> list[Frame]:
+    if _FRAME.match(line) is None:
+        raise ValueError("a frame is a JSON object")
     try:
         check_size(line, MOST_VALUES)
     except ValueError as error:
