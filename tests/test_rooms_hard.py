@@ -786,7 +786,7 @@ def test_what_is_refused_is_let_go_of_at_once(tmp_path: Path, monkeypatch: pytes
                     await ann.notify("_x/y", **params)
                     await ann.until(lambda frame: "error" in frame.body, count=n)
                 else:
-                    with pytest.raises(Refusal, match="does not read|0 prompts wait"):
+                    with pytest.raises(Refusal, match=r"does not read|0 prompts wait"):
                         await ann.ask("_x/y" if kind == "request" else "session/prompt", **params)
                 await asyncio.gather(*tasks)
 
