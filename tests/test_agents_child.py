@@ -43,6 +43,7 @@ class Heard:
         self.frames: list[Frame] = []
         self.lines: list[str] = []
         self.noise: list[str] = []
+        self.left_out: list[str] = []
         self.ends: list[Ended] = []
         self.order: list[str] = []
         self.gate = asyncio.Event()
@@ -52,10 +53,16 @@ class Heard:
 
     async def start(self, command: list[str], **more: Any) -> Child:
         return await Child.start(
-            command, on_frame=self.frame, on_line=self.line, on_noise=self.noisy, on_end=self.end, **more
+            command,
+            on_frame=self.frame,
+            on_line=self.line,
+            on_noise=self.noisy,
+            on_left_out=self.too_large,
+            on_end=self.end,
+            **more,
         )
 
-    async def frame(self, frame: Frame) -> None:
+    async def frame(self, frame: Frame, size: int) -> None:
         await self.gate.wait()
         self._add("frame", self.frames, frame)
 
@@ -64,6 +71,9 @@ class Heard:
 
     async def noisy(self, text: str) -> None:
         self._add("noise", self.noise, text)
+
+    async def too_large(self, why: str) -> None:
+        self._add("left out", self.left_out, why)
 
     async def end(self, ended: Ended) -> None:
         self._add("end", self.ends, ended)
@@ -223,9 +233,9 @@ for n in range({rounds}):
             super().__init__()
             self.told: list[str] = []
 
-        async def frame(self, frame: Frame) -> None:
+        async def frame(self, frame: Frame, size: int) -> None:
             self.told.append(f"{frame.method} {frame.params['n']}")
-            await super().frame(frame)
+            await super().frame(frame, size)
 
         async def line(self, text: str) -> None:
             self.told.append(text)
@@ -265,11 +275,11 @@ def test_half_a_frame_at_the_end_is_noise() -> None:
     run(scenario())
 
 
-def test_a_frame_of_sixty_megabytes_comes_and_goes_whole() -> None:
+def test_a_frame_of_sixteen_megabytes_comes_and_goes_whole() -> None:
     async def scenario() -> None:
         heard = Heard()
         child = await heard.start(python(ECHO))
-        sent = notification("big", {"text": "x" * 60_000_000})
+        sent = notification("big", {"text": "x" * 16_000_000})
 
         child.send(sent)
         await heard.until(lambda: heard.frames)
@@ -284,6 +294,7 @@ def test_a_frame_of_sixty_megabytes_comes_and_goes_whole() -> None:
 def test_a_line_of_stdout_without_an_end_ends_the_agent_and_little_of_it_is_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("onefold.agents.child.LONGEST_FRAME", 1 << 19)
     monkeypatch.setattr("onefold.agents.child.LONGEST_LINE", 1 << 20)
     code = "import os\nwhile True: os.write(1, b'x' * 65536)"
 
@@ -293,6 +304,151 @@ def test_a_line_of_stdout_without_an_end_ends_the_agent_and_little_of_it_is_held
         await heard.until(lambda: heard.ends)
         assert "it wrote a line of more than 1,048,576 bytes" in heard.ends[0].cause
         assert not heard.frames
+
+    run(scenario())
+
+
+LARGE_LINES = """
+import json, sys
+print(sys.argv[1].replace("@", "x" * 600_000), flush=True)
+print(json.dumps({"jsonrpc": "2.0", "method": "after"}), flush=True)
+input()
+"""
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        '{"jsonrpc":"2.0","method":"session/update","params":{"update":"@"}}',
+        '{"method": "session/update", "params": {"update": "@"}}',
+    ],
+)
+def test_an_update_that_is_too_large_is_left_out_and_the_agent_goes_on(
+    monkeypatch: pytest.MonkeyPatch, update: str
+) -> None:
+    monkeypatch.setattr("onefold.agents.child.LONGEST_FRAME", 1 << 19)
+
+    async def scenario() -> None:
+        heard = Heard()
+        child = await heard.start([*python(LARGE_LINES), update])
+        await heard.until(lambda: heard.frames)
+
+        assert heard.left_out == [f"it has {len(update) + 599_999:,} bytes, and 524,288 are the most"]
+        assert [frame.method for frame in heard.frames] == ["after"]
+        await child.end()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (
+            '{"jsonrpc":"2.0","id":1,"result":{"a":"@"}}',
+            "a frame that is too large: it has 600,042 bytes, and 524,288 are the most",
+        ),
+        ('{"jsonrpc":"2.0","id":1,"method":"session/update","params":"@"}', "524,288 are the most"),
+        ('{"jsonrpc":"2.0","method":"session/updates","params":"@"}', "524,288 are the most"),
+        ('{"params":{"a":"@"},"method":"session/update"}', "524,288 are the most"),
+    ],
+)
+def test_an_agent_whose_other_frame_is_too_large_is_ended_since_somebody_may_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch, line: str, why: str
+) -> None:
+    monkeypatch.setattr("onefold.agents.child.LONGEST_FRAME", 1 << 19)
+
+    async def scenario() -> None:
+        heard = Heard()
+        await heard.start([*python(LARGE_LINES), line])
+        await heard.until(lambda: heard.ends)
+
+        assert why in heard.ends[0].cause
+        assert not heard.frames
+
+    run(scenario())
+
+
+def test_an_agent_whose_frame_is_more_than_it_looks_is_ended() -> None:
+    code = 'print(\'{"method":"a","params":[\' + "[]," * 300_000 + "1]}", flush=True)\ninput()'
+
+    async def scenario() -> None:
+        heard = Heard()
+        await heard.start(python(code))
+        await heard.until(lambda: heard.ends)
+
+        assert "it wrote a frame that is too large: it has more than 200,000 values" in heard.ends[0].cause
+        assert not heard.frames
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("said", "taken"), [("a", True), ("\\\\n", False), ("\u6f22", False), ("aaaaaaaaaa\\\\n", True)]
+)
+def test_a_frame_beyond_eight_megabytes_is_taken_if_it_is_plain(said: str, taken: bool) -> None:
+    code = f"""
+import sys
+update = '{{"method":"session/update","params":{{"a":"' + '{said}' * (9_000_000 // len('{said}'.encode())) + '"}}}}\\n'
+sys.stdout.buffer.write(update.encode())
+sys.stdout.buffer.flush()
+input()
+"""
+
+    async def scenario() -> None:
+        heard = Heard()
+        child = await heard.start(python(code))
+        await heard.until(lambda: heard.frames or heard.left_out)
+
+        assert bool(heard.frames) is taken
+        assert taken or "8,388,608 are the most for text that is not plain ASCII" in heard.left_out[0]
+        await child.end()
+
+    run(scenario())
+
+
+def test_a_long_line_that_is_no_frame_is_cut_into_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onefold.agents.child.LONGEST_SAID", 1 << 10)
+    code = "print('x' * 3_000, flush=True)\ninput()"
+
+    async def scenario() -> None:
+        heard = Heard()
+        child = await heard.start(python(code))
+        await heard.until(lambda: len(heard.noise) == 3)
+
+        assert "".join(heard.noise) == "x" * 3_000
+        await child.end()
+
+    run(scenario())
+
+
+def test_a_child_that_is_held_says_no_more_until_it_goes_on_or_dies() -> None:
+    code = """
+import json, sys
+for line in sys.stdin:
+    print(line, end="", flush=True)
+    print(line, end="", file=sys.stderr, flush=True)
+    if "die" in line: break
+"""
+
+    async def scenario() -> None:
+        heard = Heard()
+        child = await heard.start(python(code))
+        child.send(notification("a", {}))
+        await heard.until(lambda: heard.frames and heard.lines)
+        child.hold(True)
+        child.send(notification("b", {}))
+        await child._stderr.wait()  # it writes there last
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert (len(heard.frames), len(heard.lines)) == (1, 1)
+        child.hold(False)
+        await heard.until(lambda: len(heard.frames) == 2 and len(heard.lines) == 2)
+
+        child.hold(True)
+        child.send(notification("die", {}))
+        await heard.until(lambda: heard.ends)
+        assert [frame.method for frame in heard.frames] == ["a", "b", "die"]
+        assert len(heard.lines) == 3
 
     run(scenario())
 
@@ -336,7 +492,7 @@ def test_the_time_for_a_long_line_grows_with_its_length_and_not_faster() -> None
         began = time.perf_counter()
         await heard.start(python(code.format(pieces)))
         await heard.until(lambda: heard.ends)
-        assert len(heard.lines[0]) == 4096 * pieces
+        assert sum(map(len, heard.lines)) == 4096 * pieces
         return time.perf_counter() - began
 
     async def scenario() -> None:
@@ -758,7 +914,7 @@ def test_a_child_that_closes_a_pipe_and_goes_on_is_ended(number: int) -> None:
 
 
 def test_somebody_who_fails_to_take_a_frame_ends_the_child_and_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    async def fail(_: Frame) -> None:
+    async def fail(_: Frame, size: int) -> None:
         raise RuntimeError("a mistake")
 
     async def scenario() -> None:
@@ -768,6 +924,7 @@ def test_somebody_who_fails_to_take_a_frame_ends_the_child_and_is_named(caplog: 
             on_frame=fail,
             on_line=heard.line,
             on_noise=heard.noisy,
+            on_left_out=heard.too_large,
             on_end=heard.end,
         )
 
@@ -812,10 +969,12 @@ _HOST = """
 import asyncio, sys
 from onefold.agents.child import Child
 
-async def nothing(_): pass
+async def nothing(*_): pass
 
 async def main():
-    child = await Child.start(sys.argv[1:], on_frame=nothing, on_line=nothing, on_noise=nothing, on_end=nothing)
+    child = await Child.start(
+        sys.argv[1:], on_frame=nothing, on_line=nothing, on_noise=nothing, on_left_out=nothing, on_end=nothing
+    )
     print(child.pid, flush=True)
     await asyncio.Event().wait()
 

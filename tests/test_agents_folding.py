@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onefold.agents import folding
-from onefold.agents.folding import Folding, Whole
+from onefold.agents.folding import MOST_OPEN, Folding, Whole
 from onefold.model import Json
 
 
@@ -91,3 +91,24 @@ def test_a_call_that_is_over_at_once_is_not_waited_for() -> None:
     fold.take({"sessionUpdate": "tool_call", "toolCallId": "t", "status": "failed"}, 1)
 
     assert fold.since is None
+
+
+def test_what_is_known_of_calls_that_never_end_is_bounded_and_said() -> None:
+    fold = Folding()
+    said: list[Whole] = []
+    for n in range(1, 41):
+        said += fold.take(progress(f"t{n}", status="in_progress", rawOutput="x" * (1 << 20)), n)
+        assert sum(len(held["rawOutput"]) for held, _, _ in fold._calls.values()) <= MOST_OPEN
+
+    said += fold.flush()
+    assert [one.body["toolCallId"] for one in said] == [f"t{n}" for n in range(1, 41)]
+    assert [(one.first, one.last) for one in said] == [(n, n) for n in range(1, 41)]
+
+
+def test_calls_that_only_begin_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onefold.agents.folding.MOST_OPEN", 10_000)
+    fold = Folding()
+    for n in range(1, 1_001):
+        fold.take({"sessionUpdate": "tool_call", "toolCallId": f"t{n}", "status": "pending"}, n)
+        assert len(fold._calls) == len(fold._weights) < 200
+        assert fold._weight == sum(fold._weights.values())

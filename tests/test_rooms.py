@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from onefold.agents.wire import Frame
+from onefold.agents.wire import Frame, parse, request, text
 from onefold.model import AGENT_STARTED, MESSAGE, TURN_SETTLED, TURN_STARTED, Record
 from tests.acp_clients import Person, Place, Refusal, blocks, is_method, is_update, place, texts
 
@@ -268,6 +268,50 @@ def test_the_queue_is_bounded_and_says_so(tmp_path: Path, monkeypatch: pytest.Mo
                 await ann.prompt(session, "one too many")
             go.touch()
             await asyncio.gather(running, *waiting)
+
+    run(work)
+
+
+def test_the_queue_is_bounded_by_size_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onefold.agents.prompts.MOST_BYTES", 10_000)
+
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            go = tmp_path / "go"
+            running = await ann.send("session/prompt", sessionId=session, prompt=blocks(f"[[wait:{go}]]"))
+            large = await ann.send(
+                "session/prompt", sessionId=session, prompt=blocks("x" * 20_000)
+            )  # one always passes
+            with pytest.raises(Refusal, match=r"the prompts that wait have 20,0\d\d bytes already"):
+                await ann.prompt(session, "one too many")
+            go.touch()
+            await asyncio.gather(running, large)
+            assert (await ann.prompt(session, "[[say:on]]"))["stopReason"] == "end_turn"
+
+    run(work)
+
+
+@pytest.mark.parametrize(("bound", "most"), [("MOST", 2), ("MOST_BYTES", 2_500)])
+def test_questions_that_wait_are_bounded_and_the_agent_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
+) -> None:
+    monkeypatch.setattr(f"onefold.agents.questions.{bound}", most)
+
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            params = {"sessionId": session, "a": "x" * 1_000}
+            asked = [text(request(f"q{n}", "session/request_permission", params)) for n in range(3)]
+            (tmp_path / "asked").write_text("\n".join(asked))
+            await ann.prompt(session, f"[[raw:{tmp_path / 'asked'}]]")
+            answers = [parse(row.text)[0] for row in there.host.frames.read(session, 0, 500) if row.kind == "out"]
+            said = {frame.id: frame.body for frame in answers if isinstance(frame.id, str)}
+
+            assert "2 questions wait for an answer already" in said["q2"]["error"]["message"]
+            assert said["q0"]["result"] == said["q1"]["result"] == {"outcome": {"outcome": "cancelled"}}
 
     run(work)
 

@@ -389,6 +389,41 @@ def test_an_agent_that_no_config_names_is_taken_up_again_by_the_process_that_was
     run(work)
 
 
+@pytest.mark.parametrize("leaves", ["while its room ends", "while the next one lets it in"])
+def test_who_leaves_between_two_rooms_is_in_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: str) -> None:
+    async def work() -> None:
+        async with place(tmp_path, "--state", str(tmp_path / "state")) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            room = there.host.rooms[session]
+            ends, join = room.process.end, Room.join
+
+            async def end() -> None:
+                assert session not in there.host.rooms
+                await ann.ask("session/close", sessionId=session)
+                await ends()
+
+            async def let_in(self: Room, member: Member, *given: Any, **named: Any) -> None:
+                if member.name == "ann":
+                    await ann.ask("session/close", sessionId=session)
+                await join(self, member, *given, **named)
+
+            if leaves == "while its room ends":
+                monkeypatch.setattr(room.process, "end", end)
+            else:
+                monkeypatch.setattr(Room, "join", let_in)
+            await there.host.shut(session, "enough")
+            heard = len(ann.heard)
+            ben = there.client(Person("ben"))
+            await ben.enter(session)
+            assert (await ben.prompt(session, "[[say:for ben]]"))["stopReason"] == "end_turn"
+
+            assert [member.name for member in there.host.rooms[session].members] == ["ben"]
+            assert not [f for f in ann.heard[heard:] if not f.is_response]
+
+    run(work)
+
+
 def test_who_only_looks_on_takes_no_room_up(tmp_path: Path) -> None:
     async def work() -> None:
         async with place(tmp_path) as there:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
+import os
 import random
+import signal
 import sys
 import threading
+import tracemalloc
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,8 @@ import onefold
 from onefold.agents.door import Door
 from onefold.agents.members import Member, Members
 from onefold.agents.outbox import Outbox
+from onefold.agents.pipes import CHUNK
+from onefold.agents.room import AT_ONCE
 from onefold.agents.spec import Agent
 from onefold.agents.wire import Frame, notification, parse, text
 from onefold.errors import StoreError
@@ -93,16 +99,16 @@ def test_frames_of_many_megabytes_go_both_ways_and_let_nobody_go(tmp_path: Path)
             ann = await there.joined()
             session = next(iter(there.host.rooms))
             ben, _ = await attached(there, session)
-            ended = await ann.prompt(session, "[[say:first]] [[big:60000000]] [[say:last]] " + "y" * 20 * MEGA)
+            ended = await ann.prompt(session, "[[say:first]] [[big:15000000]] [[say:last]] " + "y" * 20 * MEGA)
 
             assert ended["stopReason"] == "end_turn"
             await ben.until(is_method("onefold/turn_settled"))
             for client in (ann, ben):
                 said = list(texts(client.heard, "agent_message_chunk"))
-                assert [len(s) for s in said] == [5, 60 * MEGA, 4]
+                assert [len(s) for s in said] == [5, 15 * MEGA, 4]
                 assert client.door.outbox.closed is None
             whole = [m["content"]["text"] for m in messages(there, session) if "content" in m]
-            assert sum(len(w) for w in whole) == 60 * MEGA + 9
+            assert sum(len(w) for w in whole) == 15 * MEGA + 9
             assert len(messages(there, session)[0]["prompt"][0]["text"]) > 20 * MEGA
             # One who was away while it was said gets past it, too.
             cid, _ = await attached(there, session, after=numbers(ben)[0])
@@ -697,6 +703,109 @@ def test_a_full_disk_loses_nothing_and_the_turn_ends_when_there_is_room_again(
     run(work)
 
 
+@pytest.mark.parametrize("what", ["the frames", "the journal"])
+def test_while_nothing_can_be_kept_the_agent_waits_and_clients_are_told_why(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forty megabytes that an agent says while the disk is full are not held in memory, and none of it is lost."""
+    count, size, bound = 4_000, 10_000, 2 * MEGA
+    monkeypatch.setattr("onefold.agents.prompts.AGAIN", 0.05)
+    monkeypatch.setattr("onefold.agents.pressure.AGAIN", 0.05)
+    monkeypatch.setattr("onefold.agents.tape.HEAVY", bound)
+
+    async def work() -> None:
+        async with place(tmp_path, "--state", str(tmp_path / "state")) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            room, go = there.host.rooms[session], tmp_path / "go"
+            words = f"[[say:a]][[wait:{go}]]" + f"[[big:{size}]]" * count + "[[say:b]]"
+            ended = await ann.send("session/prompt", sessionId=session, prompt=blocks(words))
+            await ann.until(is_update("agent_message_chunk"))
+            full, failed = StoreError("there is no room on the disk"), asyncio.Event()
+            loop = asyncio.get_running_loop()
+
+            def refused(*given: Any, **more: Any) -> Any:
+                loop.call_soon_threadsafe(failed.set)
+                raise full
+
+            def refused_later(*given: Any, **more: Any) -> Any:
+                failed.set()
+                wrong: Future[int] = Future()
+                wrong.set_exception(full)
+                return wrong
+
+            with monkeypatch.context() as broken:
+                if what == "the frames":
+                    broken.setattr(there.host.frames, "append", refused_later)
+                else:
+                    broken.setattr(room.book, "say", refused)
+                go.touch()
+                child, waited = room.process._newest, 0
+                assert child is not None
+                while waited < 5:
+                    failed.clear()
+                    await failed.wait()
+                    waited = waited + 1 if room._inbox.empty() and child._stdout.held >= CHUNK // 2 else 0
+                    assert room.tape._waiting + room.tape._unsaid < bound + AT_ONCE * (size + 200) + CHUNK
+                    assert sum(len(row.text) for row in room.tape._rows) == room.tape._waiting
+                with pytest.raises(Refusal, match="takes nothing now: there is no room on the disk"):
+                    await ann.prompt(session, "[[say:x]]")
+                assert "there is no room on the disk" in str(room.standing()["agent"])
+                assert not ended.done()
+            await ended
+
+            assert room.standing()["agent"] == {"name": "scripted", "phase": "ready", "trouble": None}
+            assert len(ann.said) == count * size + 2
+            said = [m["content"]["text"] for m in messages(there, session) if "content" in m]
+            assert sum(map(len, said)) == count * size + 2
+            assert (await ann.prompt(session, "[[say:on]]"))["stopReason"] == "end_turn"
+
+    run(work)
+
+
+@pytest.mark.parametrize("kind", ["notification", "request", "prompt"])
+def test_what_is_refused_is_let_go_of_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A refusal and the calls that it came through refer to each other: forty megabytes of refused frames would stay
+    until the garbage collector looks."""
+    monkeypatch.setattr("onefold.agents.child.MOST_WAITING", 1)
+    monkeypatch.setattr("onefold.agents.prompts.QUEUE", 0)
+
+    async def work() -> None:
+        async with place(tmp_path) as there:
+            ann = await there.joined()
+            session = next(iter(there.host.rooms))
+            child = there.host.rooms[session].process._newest
+            assert child is not None
+            os.kill(child.pid, signal.SIGSTOP)  # it does not read
+            await ann.notify("_x/first", sessionId=session, d="x" * (1 << 20))
+            tasks = ann.door._tasks
+
+            async def refused(n: int) -> None:
+                params = {"sessionId": session, "d": "x" * MEGA, "prompt": []}
+                if kind == "notification":
+                    await ann.notify("_x/y", **params)
+                    await ann.until(lambda frame: "error" in frame.body, count=n)
+                else:
+                    with pytest.raises(Refusal, match=r"does not read|0 prompts wait"):
+                        await ann.ask("_x/y" if kind == "request" else "session/prompt", **params)
+                await asyncio.gather(*tasks)
+
+            await refused(1)
+            gc.collect()
+            gc.disable()
+            tracemalloc.start()
+            try:
+                for n in range(2, 42):
+                    await refused(n)
+                assert tracemalloc.get_traced_memory()[0] < 5 * MEGA
+            finally:
+                tracemalloc.stop()
+                gc.enable()
+                os.kill(child.pid, signal.SIGCONT)
+
+    run(work)
+
+
 def test_a_frame_that_was_read_to_one_who_catches_up_is_not_told_again() -> None:
     async def work() -> None:
         members = Members("s", lambda member: None)
@@ -782,8 +891,8 @@ def test_over_the_network_too_a_large_prompt_and_a_large_answer_pass(tmp_path: P
         with Ran(tmp_path) as served:
             ann = Remote(served)
             try:
-                await ann.prompt("s", "[[say:a]] [[big:60000000]] [[say:b]] " + "y" * 15 * MEGA)
-                assert [len(s) for s in texts(ann.heard, "agent_message_chunk")] == [1, 60 * MEGA, 1]
+                await ann.prompt("s", "[[say:a]] [[big:15000000]] [[say:b]] " + "y" * 15 * MEGA)
+                assert [len(s) for s in texts(ann.heard, "agent_message_chunk")] == [1, 15 * MEGA, 1]
                 assert len(ann.shots) == 1
             finally:
                 await ann.close()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -490,6 +491,17 @@ def test_a_command_to_compact_is_known_however_it_is_spelled(said: str) -> None:
     middle = len(said) // 2
     assert may_compact([*blocks(said[:middle]), *blocks(said[middle:])], commands)
     assert not may_compact(blocks(f"what does {said} do?"), commands)
+
+
+def test_whoever_hides_much_before_a_command_may_hide_one_and_nobody_waits_for_it() -> None:
+    many = "\u200b" * 100_000
+    began = time.thread_time()
+
+    assert may_compact(blocks(many + "/compact"), frozenset())
+    assert may_compact([block for _ in range(100) for block in blocks(many[:1_000])], frozenset())
+    assert not may_compact(blocks(many[:5_000] + "hello"), frozenset())
+    assert not may_compact(blocks(" " * 16_000_000 + "hello"), frozenset())
+    assert time.thread_time() - began < 0.1
 
 
 @pytest.mark.parametrize("said", ["hello", "compact it", "/help", "", "/", "a /compact", "/etc/hosts is empty"])

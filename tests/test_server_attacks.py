@@ -1,8 +1,7 @@
 """One connection, with any token or none, holds neither the event loop nor memory without bound.
 
 Each test attacks a real server in a process of its own. Meanwhile somebody else asks `/healthz` again and again: the
-longest time without an answer, and the most memory the server ever had, are the figures. On a quiet machine each
-silence is below a tenth of a second; the bound leaves room for what a busy one adds and the system does not count.
+longest time without an answer, and the most memory the server ever had, are the figures. `pytest -s` prints them.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import re
 import resource
 import socket
@@ -35,7 +35,7 @@ from tests.acp_clients import AGENT, config
 from tests.helpers import ROOT
 from tests.serving import PATIENCE, Served
 
-SILENCE = 0.15
+SILENCE = 0.1
 """Seconds without an answer to anybody else, beside those in which the machine was busy with others."""
 MEMORY = 100 << 20
 """Bytes that an attack may cost at its peak."""
@@ -88,8 +88,9 @@ class Watch:
         self.grown = self._target.status("VmHWM") - self._before
         found = json.loads(said)
         self.silence = found["longest"]
+        attack = os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[2].partition(" ")[0]
         words = (
-            f"peak memory +{self.grown >> 20} MB, longest silence of /healthz {self.silence * 1000:.0f} ms "
+            f"{attack}: peak memory +{self.grown >> 20} MB, longest silence of /healthz {self.silence * 1000:.0f} ms "
             f"({found['wall'] * 1000:.0f} ms with what others took, {found['count']} times asked)"
         )
         print(words)
@@ -389,26 +390,71 @@ def test_an_agent_whose_line_has_no_end_is_ended(tmp_path: Path) -> None:
 
 HUGE = """
 import json, sys
+SHAPES = {
+    "plain": ("x", 15 << 20), "lines": (r"\\n", 4_100_000), "wide": ("x", 8_300_000, "\\U0001F600"),
+    "letters": ("\\u6f22", 2_700_000), "surrogate": ("x", 15 << 20, r"\\ud800"), "left-out": ("x", 60 << 20),
+    "values": ("[],", 5_000_000), "bytes": (b"\\xff", 15 << 20),
+}
+shape, times = sys.argv[1], int(sys.argv[2])
+sign, count, *end = SHAPES[shape]
+update = '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"x","update":{"sessionUpdate":"'
+update += 'agent_message_chunk","content":{"type":"text","text":@}}}}'
+if shape == "bytes":
+    large = sign * count
+else:
+    text = sign * count + "".join(end)
+    large = update.replace("@", f"[{text}1]" if shape == "values" else f'"{text}"').encode()
 for line in sys.stdin:
     asked = json.loads(line)
+    if "id" not in asked or "method" not in asked:
+        continue
     result = {"protocolVersion": 1} if asked["method"] == "initialize" else {"sessionId": "x"}
     if asked["method"] == "session/prompt":
         result = {"stopReason": "end_turn"}
-        content = {"type": "text", "text": "x" * (15 << 20)}
-        update = {"sessionId": "x", "update": {"sessionUpdate": "agent_message_chunk", "content": content}}
-        print(json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": update}), flush=True)
+        for _ in range(times):
+            sys.stdout.buffer.write(large + b"\\n")
+            sys.stdout.buffer.flush()
     print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
 """
 
 
-def test_a_large_frame_of_an_agent_keeps_nobody_waiting(tmp_path: Path) -> None:
-    with with_agent(tmp_path, HUGE) as target, target.connected("/acp?agent=it", "write") as client:
+@pytest.mark.parametrize(
+    ("shape", "times"),
+    [
+        ("plain", 1), ("plain", 10), ("lines", 1), ("wide", 1), ("letters", 1), ("surrogate", 1), ("left-out", 1),
+        ("values", 1), ("bytes", 1),
+    ],
+)  # fmt: skip
+def test_large_frames_of_an_agent_keep_nobody_waiting(tmp_path: Path, shape: str, times: int) -> None:
+    """As large as one may be, and beyond that; ten of them cost little more than one."""
+    agent = with_agent(tmp_path, HUGE, shape, str(times))
+    with agent as target, target.connected("/acp?agent=it", "write") as client:
         client.send(asked(1, "initialize", protocolVersion=1))
         client.send(asked(2, "session/new", cwd="/", mcpServers=[]))
         session = until(client, 2)["result"]["sessionId"]
-        with Watch(target, memory=350 << 20):
+        with Watch(target, memory=500 << 20):
             client.send(asked(3, "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "go"}]))
-            until(client, 3)
+            assert until(client, 3)["result"]["stopReason"] == "end_turn"
+
+
+@pytest.mark.parametrize(
+    ("sign", "size", "end"),
+    [("x", 15 << 20, ""), (" ", 15 << 20, ""), ("\n", 4_000_000, ""), ("x", 8_300_000, "\U0001f600")],
+    ids=["plain", "spaces", "lines", "wide"],
+)
+def test_large_prompts_keep_nobody_waiting(tmp_path: Path, sign: str, size: int, end: str) -> None:
+    with with_agent(tmp_path, HUGE, "plain", "0") as target, target.connected("/acp?agent=it", "write") as client:
+        client.send(asked(1, "initialize", protocolVersion=1))
+        client.send(asked(2, "session/new", cwd="/", mcpServers=[]))
+        session = until(client, 2)["result"]["sessionId"]
+        blocks = [{"type": "text", "text": sign * size + end}]
+        params = {"sessionId": session, "prompt": blocks}
+        prompt = json.dumps(
+            {"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": params}, ensure_ascii=False
+        )
+        with Watch(target, memory=900 << 20):
+            client.send(prompt)
+            assert until(client, 3)["result"]["stopReason"] == "end_turn"
 
 
 def test_what_waits_for_an_agent_that_does_not_read_is_bounded_and_its_client_is_told(tmp_path: Path) -> None:
@@ -417,7 +463,7 @@ def test_what_waits_for_an_agent_that_does_not_read_is_bounded_and_its_client_is
         client.send(asked(2, "session/new", cwd="/", mcpServers=[]))
         session = until(client, 2)["result"]["sessionId"]
         large = {"jsonrpc": "2.0", "method": "_x/y", "params": {"sessionId": session, "d": "x" * (4 << 20)}}
-        with Watch(target, memory=350 << 20):
+        with Watch(target, memory=250 << 20):
             for _ in range(100):
                 client.send(json.dumps(large))
             refused = json.loads(client.recv(PATIENCE))
@@ -429,10 +475,10 @@ def test_what_waits_for_an_agent_that_does_not_read_is_bounded_and_its_client_is
 
 
 @contextmanager
-def with_agent(folder: Path, code: str) -> Iterator[Target]:
+def with_agent(folder: Path, code: str, *options: str) -> Iterator[Target]:
     onefold.open(folder / "agent.db").close()
     (folder / "agent.py").write_text(code)
-    config(folder, it=[sys.executable, str(folder / "agent.py")])
+    config(folder, it=[sys.executable, str(folder / "agent.py"), *options])
     secret, _ = Tokens(folder / "onefold" / "tokens.json").new("write", ["read", "write", "agents"])
     with Served(str(folder / "agent.db"), folder) as served:
         yield Target(served, {"write": secret})

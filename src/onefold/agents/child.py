@@ -11,6 +11,7 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -21,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onefold.agents.lines import Lines, LineTooLong
+from onefold.agents.lines import Lines, LineTooLong, Skipped
 from onefold.agents.pipes import CHUNK, Input, Output
-from onefold.agents.wire import Frame, parse, text
+from onefold.agents.wire import Frame, check_size, parse, text
 from onefold.errors import OnefoldError
 
 log = logging.getLogger("onefold")
@@ -37,16 +38,25 @@ CLOSING = 1.0
 KIN_GRACE = 1.0
 """How many seconds what the child started has to end after it."""
 UNKILLABLE = 5.0
+LONGEST_FRAME = 16 << 20
+"""Bytes of one line of stdout that is taken: to read a longer one would keep everybody waiting for more than a tenth of
+a second. An update that is longer is left out; an agent that asks or answers with a longer one is ended."""
 LONGEST_LINE = 64 << 20
-"""Bytes of one line of stdout; an agent that writes a longer one is ended."""
+"""Bytes of a line after which nobody waits for its end: the agent is ended."""
+MOST_VALUES = 200_000
+"""Values in one frame: each costs far more time and memory than the byte or two it came in."""
 LARGE = 256 << 10
 """Bytes of a line that is read in a thread, so that the event loop has others to do meanwhile."""
-LONGEST_SAID = 32 << 20
-"""Bytes of one line of stderr; a longer one is cut into several."""
+LONGEST_SAID = 1 << 20
+"""Bytes of one line of stderr, or of one of stdout that is no frame; a longer one is cut into several."""
 MOST_WAITING = 16 << 20
 """Bytes that wait for a child which does not read. One frame by itself always passes."""
 LAST_WORDS = 6
 LONGEST_WORDS = 300
+
+_UPDATE = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"\s*:\s*"session/update"\s*[,}]')
+"""How an update begins: nobody waits for an answer to it."""
+_FRAME = re.compile(rb"\s*[\[{]")
 
 
 class CannotStart(OnefoldError):
@@ -78,7 +88,8 @@ class Child:
 
     `on_frame` and `on_noise` are awaited before the next line of stdout is read, `on_line` before the next one of
     stderr, and before frames that came after it: who does not take, stops the pipe and not this process. They must not
-    wait for `end`.
+    wait for `end`. `on_frame` is given the bytes of the frame's line as well; `on_left_out` is told why an update was
+    not taken.
     """
 
     def __init__(
@@ -86,9 +97,10 @@ class Child:
         process: subprocess.Popen[bytes],
         name: str,
         *,
-        on_frame: Callable[[Frame], Awaitable[None]],
+        on_frame: Callable[[Frame, int], Awaitable[None]],
         on_line: Callable[[str], Awaitable[None]],
         on_noise: Callable[[str], Awaitable[None]],
+        on_left_out: Callable[[str], Awaitable[None]],
         on_end: Callable[[Ended], Awaitable[None]],
     ) -> None:
         assert process.stdin is not None
@@ -98,15 +110,19 @@ class Child:
         self._process = process
         self._name = name
         self._on_frame, self._on_line, self._on_noise, self._on_end = on_frame, on_line, on_noise, on_end
+        self._on_left_out = on_left_out
         loop = asyncio.get_running_loop()
         self._stdin = Input(process.stdin, loop, self._deaf)
         self._stdout = Output(process.stdout, loop)
         self._stderr = Output(process.stderr, loop)
-        self._log_lines = Lines(LONGEST_SAID, cut=True)
+        self._log_lines = Lines(LONGEST_SAID)
         self._logging = asyncio.Lock()
         """Lines of stderr are handed on in their order, whoever read them."""
         self._kin = _Kin(loop)
         self._gone = asyncio.Event()
+        self._reads = asyncio.Event()
+        """Not set: what it says stays in its pipes."""
+        self._reads.set()
         self._ended: asyncio.Future[Ended] = loop.create_future()
         self._why: str | None = None
         self._last_words: deque[str] = deque(maxlen=LAST_WORDS)
@@ -127,15 +143,19 @@ class Child:
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        on_frame: Callable[[Frame], Awaitable[None]],
+        on_frame: Callable[[Frame, int], Awaitable[None]],
         on_line: Callable[[str], Awaitable[None]],
         on_noise: Callable[[str], Awaitable[None]],
+        on_left_out: Callable[[str], Awaitable[None]],
         on_end: Callable[[Ended], Awaitable[None]],
     ) -> Child:
         """Runs a command in a session and process group of its own. `env` is all of its environment; without it, the
         one of this process."""
         process = _spawn(command, env, cwd)
-        return cls(process, command[0], on_frame=on_frame, on_line=on_line, on_noise=on_noise, on_end=on_end)
+        return cls(
+            process, command[0], on_frame=on_frame, on_line=on_line, on_noise=on_noise, on_left_out=on_left_out,
+            on_end=on_end,
+        )  # fmt: skip
 
     @property
     def waiting(self) -> int:
@@ -147,20 +167,28 @@ class Child:
         """Whether something can be sent to it: it has not ended, and is not about to."""
         return not (self._ended.done() or self._gone.is_set() or self._stdin.closing)
 
-    def send(self, frame: Frame) -> None:
-        """Never waits, and keeps the order. What is waiting when the child ends is lost with it."""
+    def send(self, frame: Frame, said: str | None = None) -> None:
+        """Never waits, and keeps the order. What is waiting when the child ends is lost with it. `said` is the frame as
+        text, where somebody has it already."""
         if not self.takes:
             how = self._ended.result().cause if self._ended.done() else "it is about to end"
             raise ChildGone(
                 f"the agent {self._name} (process {self.pid}) is gone: {how}. Nothing was sent; start it again"
             )
-        line = text(frame).encode(errors="surrogatepass") + b"\n"
+        line = b"%b\n" % (text(frame) if said is None else said).encode(errors="surrogatepass")
         if self.waiting and self.waiting + len(line) > MOST_WAITING:
             raise ChildDeaf(
                 f"the agent {self._name} (process {self.pid}) does not read: {self.waiting:,} bytes wait for it. "
                 "Nothing was sent; try again later, or end the agent"
             )
         self._stdin.write(line)
+
+    def hold(self, held: bool) -> None:
+        """Held, nothing more is read of what it says: it has to wait. What it left behind when it died is read."""
+        if held and not self._gone.is_set():
+            self._reads.clear()
+        else:
+            self._reads.set()
 
     async def end(self, grace: float = 5.0, *, why: str = "onefold ended it") -> Ended:
         """Closes its stdin; after half of `grace` SIGTERM, after all of it SIGKILL, to it and all that it started.
@@ -217,6 +245,7 @@ class Child:
         """From the start to the end, whoever wants it."""
         try:
             await self._gone.wait()
+            self._reads.set()
             self._stdin.drop()
             self._stdout.finish()
             self._stderr.finish()
@@ -281,8 +310,8 @@ class Child:
         """Whatever it wrote on stderr before a frame is heard before that frame: nothing that it said after a line of
         its log is taken to be from before it. What it said right before such a line may come after it, if both were
         read at once; two pipes tell no more."""
-        lines = Lines(LONGEST_LINE, cut=False)
-        while data := await self._stdout.read():
+        lines = Lines(LONGEST_FRAME, endless=LONGEST_LINE)
+        while data := await self._read():
             await self._log_until_now()
             await self._take_all(lines.feed(data), self._take_frames)
             await asyncio.sleep(0)
@@ -290,9 +319,17 @@ class Child:
             await self._take_frames(rest)
         self._task(self._end_unless_gone("it closed its stdout"))
 
+    async def _read(self) -> bytes:
+        while True:
+            await self._reads.wait()
+            if (data := self._stdout.take()) is not None:
+                return data
+            await self._stdout.wait()
+
     async def _log(self) -> None:
         data: bytes | None = None
         while data != b"":
+            await self._reads.wait()
             async with self._logging:
                 data = self._stderr.take()
                 await self._take_all(self._log_lines.feed(data or b""), self._take_line)
@@ -308,7 +345,7 @@ class Child:
                 held -= len(data)
                 await self._take_all(self._log_lines.feed(data), self._take_line)
 
-    async def _take_all(self, lines: list[bytes], take: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _take_all(self, lines: list[bytes | Skipped], take: Callable[[bytes | Skipped], Awaitable[None]]) -> None:
         loop = asyncio.get_running_loop()
         since = loop.time()
         for line in lines:
@@ -330,21 +367,35 @@ class Child:
             self._close(f"what it said could not be taken ({error!r})")
             self._task(self._end(2 * CLOSING))
 
-    async def _take_frames(self, line: bytes) -> None:
+    async def _take_frames(self, line: bytes | Skipped) -> None:
+        if isinstance(line, Skipped):
+            await self._leave_out(line.head, f"it has {line.size:,} bytes, and {LONGEST_FRAME:,} are the most")
+            return
         if not line.strip():
             return
         try:
-            frames = await asyncio.to_thread(parse, line) if len(line) > LARGE else parse(line)
+            frames = await asyncio.to_thread(_read_large, line) if len(line) > LARGE else parse(line)
+        except LineTooLong as error:
+            await self._leave_out(line, str(error))
+            return
         except ValueError:
-            await self._on_noise(line.decode(errors="replace"))
+            for at in range(0, len(line), LONGEST_SAID):
+                await self._on_noise(line[at : at + LONGEST_SAID].decode(errors="replace"))
             return
         for frame in frames:
             if frame.method is not None or frame.is_response or "error" in frame.body:
-                await self._on_frame(frame)
+                await self._on_frame(frame, len(line) // len(frames))
             else:
                 await self._on_noise(text(frame))
 
-    async def _take_line(self, line: bytes) -> None:
+    async def _leave_out(self, head: bytes, why: str) -> None:
+        """Nobody waits for an answer to an update. To any other frame somebody may, and would for ever."""
+        if _UPDATE.match(head) is None:
+            raise LineTooLong(f"it wrote a frame that is too large: {why}")
+        await self._on_left_out(why)
+
+    async def _take_line(self, line: bytes | Skipped) -> None:
+        assert isinstance(line, bytes)
         said = line.decode(errors="replace").removesuffix("\r")
         self._last_words.append(said[:LONGEST_WORDS])
         await self._on_line(said)
@@ -354,6 +405,16 @@ class Child:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _read_large(line: bytes) -> list[Frame]:
+    if _FRAME.match(line) is None:
+        raise ValueError("a frame is a JSON object")
+    try:
+        check_size(line, MOST_VALUES)
+    except ValueError as error:
+        raise LineTooLong(str(error)) from None
+    return parse(line)
 
 
 def _spawn(command: Sequence[str], env: Mapping[str, str] | None, cwd: str | None) -> subprocess.Popen[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
@@ -134,8 +135,10 @@ class Door:
             answer = await self._do(method, frame.params, id)
         except Refused as refused:
             answer = error(id, refused.code, str(refused), refused.data)
+            _let_go(refused)
         except OnefoldError as refused:
             answer = error(id, INVALID_PARAMS, str(refused), {"kind": type(refused).__name__})
+            _let_go(refused)
         except Exception as trouble:  # whatever it was, who asked has to hear of it
             log.error("a client's %s failed", method, extra={"client": self._name}, exc_info=trouble)
             answer = error(id, INTERNAL_ERROR, f"{method} failed: {str(trouble) or type(trouble).__name__}")
@@ -421,6 +424,7 @@ class Door:
             log.warning("a client's %s was refused: %s", frame.method, refused, extra={"client": self._name})
             if isinstance(refused, Refused) and refused.code == BUSY:
                 self._give(error(None, BUSY, f"{frame.method} was not passed on: {refused}"))
+            _let_go(refused)
 
     async def _answer(self, frame: Frame) -> None:
         for session, member in list(self._seats.items()):
@@ -504,6 +508,15 @@ class Door:
     def _need(self, scope: Scope) -> None:
         if not self._who.may(scope):
             raise Refused(f"this token lacks the scope {scope!r}; one that has it may", FORBIDDEN)
+
+
+def _let_go(refused: BaseException | None) -> None:
+    """A refusal refers to the calls that it came through, and they to it and to what the client sent: megabytes that
+    would stay until Python looks for such rings, which it does by their number and not by their size."""
+    while refused is not None:
+        traceback.clear_frames(refused.__traceback__)
+        refused.__traceback__ = None
+        refused = refused.__context__
 
 
 def _passed_on(answer: Frame, id: str | int) -> Frame:

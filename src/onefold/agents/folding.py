@@ -9,10 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from onefold.messages.extent import weight
 from onefold.model import Json
 
 LONGEST = 1 << 20
 """Characters of one message; a longer one goes on in the next, so that nothing grows without bound."""
+MOST_OPEN = 16 << 20
+"""Bytes of what is known of calls that are not over. If it is more, all of it is said as it is."""
 
 _CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 _OVER = frozenset({"completed", "failed"})
@@ -69,6 +72,9 @@ class Folding:
         self._glued: _Glued | None = None
         self._calls: dict[str, tuple[dict[str, Json], int, int]] = {}
         """Updates of calls that are not over, and the frames of the first and the last."""
+        self._weights: dict[str, int] = {}
+        self._weight = 0
+        """Of all of them together."""
 
     @property
     def since(self) -> int | None:
@@ -84,9 +90,9 @@ class Folding:
         if kind in _CHUNKS:
             return self._chunk(str(kind), update, number)
         if kind == "tool_call":
-            return [*self._said(), *self._call(update, number)]
+            return [*self._said(), *self._call(update, number), *self._relieve()]
         if kind == "tool_call_update":
-            return self._progress(update, number)
+            return [*self._progress(update, number), *self._relieve()]
         return []  # plans, modes, usage, commands: for clients, and in the frames
 
     def flush(self) -> list[Whole]:
@@ -96,7 +102,17 @@ class Folding:
             if held:
                 whole.append(Whole({"sessionUpdate": "tool_call_update", "toolCallId": id, **held}, first, last))
         self._calls.clear()
+        self._weights.clear()
+        self._weight = 0
         return whole
+
+    def _weigh(self, id: str, weight: int) -> None:
+        self._weight += weight - self._weights.pop(id, 0)
+        if weight:
+            self._weights[id] = weight
+
+    def _relieve(self) -> list[Whole]:
+        return self.flush() if self._weight > MOST_OPEN else []
 
     def _chunk(self, kind: str, update: dict[str, Json], number: int) -> list[Whole]:
         content = update.get("content")
@@ -123,6 +139,7 @@ class Folding:
             return []
         if not _is_over(update):
             self._calls[id] = {}, number, number
+            self._weigh(id, weight(id))
         return [Whole(update, number, number)]
 
     def _progress(self, update: dict[str, Json], number: int) -> list[Whole]:
@@ -133,12 +150,14 @@ class Folding:
         # One that begins within what is being said counts from there, so that no message lies across `since`.
         held, first, _ = self._calls.pop(id, ({}, self._glued.first if self._glued is not None else number, number))
         held = held | {k: v for k, v in update.items() if k not in ("sessionUpdate", "toolCallId") and v is not None}
+        self._weigh(id, 0)
         if _is_over(held):
             return [
                 *self._said(),
                 Whole({"sessionUpdate": "tool_call_update", "toolCallId": id, **held}, first, number),
             ]
         self._calls[id] = held, first, number
+        self._weigh(id, weight(id) + weight(held))
         return []
 
 

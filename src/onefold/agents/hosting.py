@@ -434,7 +434,9 @@ class Host:
         self.drop(session, member)
 
     def drop(self, session: str, member: Member) -> None:
-        """Without a word to the others: it takes another place."""
+        """Without a word to the others: it takes another place. A room that is about to end does not keep it for the
+        next one, and one that is about to let it in does not."""
+        member.left = True
         if (room := self._rooms.get(session)) is not None:
             room.members.drop(member)
         if member in (waiting := self._lobby.get(session, [])):

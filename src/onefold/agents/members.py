@@ -34,6 +34,8 @@ class Member:
     live: bool = True
     """It takes frames as they come; otherwise it is still read to from those that are kept."""
     last: int = 0
+    left: bool = False
+    """It went, or has another place: no room lets it in, or goes on with it, from here on."""
     declined: set[str] = field(default_factory=set)
     """Questions that it answered with an error: it does not know them."""
 
@@ -123,7 +125,7 @@ class Members:
         that are kept. `but` said it itself; attached, it gets it all the same, since its numbers have no gaps."""
         told = Told(frame, self._session, number)
         for member in list(self._all):
-            if not member.live or (number is not None and number <= member.last):
+            if member.left or not member.live or (number is not None and number <= member.last):
                 continue  # it is read to, or was read this one a moment before it was told here
             if (member is not but or member.attached) and not told.to(member):
                 self.drop(member)

@@ -25,12 +25,6 @@ class Output:
         self._readable: asyncio.Future[None] | None = None
         os.set_blocking(pipe.fileno(), False)
 
-    async def read(self) -> bytes:
-        """What there is, or what comes next; nothing at the end."""
-        while (data := self.take()) is None:
-            await self.wait()
-        return data
-
     def take(self, most: int = CHUNK) -> bytes | None:
         """What there is, without waiting: None if that is nothing now, no bytes at the end."""
         if self._left is not None:

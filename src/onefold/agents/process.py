@@ -14,7 +14,7 @@ from onefold.agents.child import CannotStart, Child, ChildGone, Ended
 from onefold.agents.frames import RoomRow
 from onefold.agents.refused import AUTH_REQUIRED, BUSY, Closed, Refused
 from onefold.agents.spec import Agent, AgentUnusable, shown
-from onefold.agents.wire import Frame, request
+from onefold.agents.wire import Frame, request, text
 from onefold.errors import OnefoldError
 from onefold.model import Json
 
@@ -88,6 +88,8 @@ class Process:
         self._deaths = 0
         self._ids = 0
         self._calls: dict[int, _Call] = {}
+        self._held = False
+        """What it says is not read now."""
 
     @property
     def runs(self) -> bool:
@@ -197,6 +199,12 @@ class Process:
         if self._child is not None:
             self._stopping = asyncio.create_task(self._child.end(why=why))
 
+    def hold(self, held: bool) -> None:
+        """Held, the agent can say nothing more; nor can one that is started meanwhile."""
+        self._held = held
+        if self._newest is not None:
+            self._newest.hold(held)
+
     async def _bring_up(self) -> None:
         try:
             await self._start()
@@ -227,11 +235,13 @@ class Process:
             self.agent.command,
             env=room.around.environment(self.agent),
             cwd=self.agent.cwd or self.cwd,
-            on_frame=lambda frame: post(room.heard, frame),
-            on_line=lambda line: post(room.logged, line),
-            on_noise=lambda line: post(room.noise, line),
+            on_frame=lambda frame, size: room.pressure.hear(room.heard, frame, size),
+            on_line=lambda line: room.pressure.hear(room.logged, line, len(line)),
+            on_noise=lambda line: room.pressure.hear(room.noise, line, len(line)),
+            on_left_out=partial(post, room.left_out),
             on_end=partial(post, self._ended, start),
         )
+        child.hold(self._held)
         hello = {
             "protocolVersion": 1,
             "clientCapabilities": {
@@ -387,12 +397,13 @@ class Process:
     def send(self, frame: Frame) -> None:
         if self._child is None:
             raise Refused(f"the agent {self.agent.name!r} is not there")
+        said = text(frame)
         try:
-            self._child.send(frame)
+            self._child.send(frame, said)
         except ChildGone as gone:
             raise Refused(str(gone)) from None
         if frame.method not in _SECRET:
-            self._room.tape.keep("out", frame)
+            self._room.tape.keep("out", frame, said=said)
         self._room.compactions.sent(frame)
 
     async def answered(self, frame: Frame) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from onefold.agents.handover import handover
 from onefold.agents.members import Member, Told
 from onefold.agents.refused import BUSY, FORBIDDEN, Refused
-from onefold.agents.wire import Frame, error, notification
+from onefold.agents.wire import Frame, error, notification, text
 from onefold.agents.witnesses import asks_to_compact, may_compact
 from onefold.errors import OnefoldError, StoreError, TurnLost
 from onefold.model import Held, Json, Outcome, Record, TurnClaim
@@ -30,6 +30,8 @@ OBEYS = 30.0
 """Seconds that an agent may go on with a turn after it was asked to stop."""
 QUEUE = 32
 """Prompts that wait at most."""
+MOST_BYTES = 16 << 20
+"""As much as they may be together: all of them are told whenever one comes or goes. One by itself always passes."""
 
 
 class Prompted(NamedTuple):
@@ -71,6 +73,8 @@ class Prompts:
         """Another writer has the turn that the next prompt waits for."""
         self._room = room
         self._waiting: dict[int, _Waiting] = {}
+        self._sizes: dict[int, int] = {}
+        """Of what waits."""
         self._steered: int | None = None
 
     # ------------------------------------------------------------------ coming in
@@ -126,6 +130,11 @@ class Prompts:
         body: dict[str, Json] = {"prompt": said if isinstance(said, list) else []}
         if not member.may_compact:
             body["_meta"] = {"onefold": {"may": ["agents"]}}
+        held = sum(self._sizes.values())
+        if held and held + await room.in_thread(partial(_size, body)) > MOST_BYTES:
+            raise Refused(
+                f"the prompts that wait have {held:,} bytes already; wait until one is done, or take one back"
+            )
         key = _own_meta(params).get("key")
         number = await room.in_thread(
             partial(room.book.queue, body, actor=member.name, key=key if isinstance(key, str) else None)
@@ -145,7 +154,13 @@ class Prompts:
 
     async def changed(self) -> None:
         """The queue is not as it was."""
-        waiting = await self._room.in_thread(self._room.book.queued)
+        book, known = self._room.book, self._sizes
+
+        def look() -> tuple[list[Record], dict[int, int]]:
+            waiting = book.queued()
+            return waiting, {r.number: known[r.number] if r.number in known else _size(_body(r)) for r in waiting}
+
+        waiting, self._sizes = await self._room.in_thread(look)
         self.queued = [_shown(r) for r in waiting]
         self._room.tape.tell("onefold/queue_changed", {"queue": self.queued})
 
@@ -344,6 +359,10 @@ def _failure(frame: Frame) -> Refused | None:
 
 def _shown(record: Record) -> dict[str, Json]:
     return {"input": record.number, "by": record.actor, "at": record.at, "prompt": record.body.get("prompt")}
+
+
+def _size(body: dict[str, Json]) -> int:
+    return len(text(Frame(body)))
 
 
 def _may_compact(record: Record) -> bool:

@@ -12,10 +12,16 @@ from onefold.agents.calls import Calls
 from onefold.agents.members import Member, translated
 from onefold.agents.refused import BUSY, Refused
 from onefold.agents.wire import METHOD_NOT_FOUND, Frame, error, notification, request
+from onefold.messages.extent import weight
 from onefold.model import Json
 
 if TYPE_CHECKING:
     from onefold.agents.room import Room
+
+MOST = 256
+"""Questions that wait at the same time."""
+MOST_BYTES = 16 << 20
+"""And what they are together. One by itself always passes."""
 
 _WITHHELD = ("fs/", "terminal/")
 
@@ -30,6 +36,7 @@ class Question:
     at: float
     shown: dict[str, Json]
     """The parameters as who is to answer sees them: with all that is known of the call that is asked about."""
+    weight: int
 
 
 class Questions:
@@ -58,9 +65,14 @@ class Questions:
         if method.startswith(_WITHHELD):
             room.process.send(error(id, METHOD_NOT_FOUND, f"{method}: onefold gives agents no files and no terminals"))
             return
-        await room.tape.all_said()
         shown = self.calls.whole(frame.params)
-        question = Question(room.book.journal.new_id(), id, method, frame.params, room.around.clock(), shown)
+        heavy, held = weight(shown), sum(q.weight for q in self._waiting.values())
+        if len(self._waiting) >= MOST or (held and held + heavy > MOST_BYTES):
+            why = f"{len(self._waiting)} questions wait for an answer already; ask again when some are answered"
+            room.process.send(error(id, BUSY, f"{method}: {why}"))
+            return
+        await room.tape.all_said()
+        question = Question(room.book.journal.new_id(), id, method, frame.params, room.around.clock(), shown, heavy)
         kept = room.tape.redacted(frame)
         params = kept.params if kept is not None else {}
         room.tape.record = await room.in_thread(partial(room.book.asked, question.id, method, params, room.tape.claim))

@@ -21,6 +21,7 @@ from onefold.agents.erasure import SAYS_NOTHING, settle
 from onefold.agents.frames import Frames
 from onefold.agents.history import Moment
 from onefold.agents.members import Member, Members, Told
+from onefold.agents.pressure import Pressure
 from onefold.agents.process import ANSWER, Process
 from onefold.agents.prompts import AGAIN, Prompted, Prompts, fulfil
 from onefold.agents.questions import Questions
@@ -91,6 +92,7 @@ class Room:
         self.prompts = Prompts(self)
         self.questions = Questions(self)
         self.compactions = Compactions(self)
+        self.pressure = Pressure(self)
         self._inbox: asyncio.Queue[Work] = asyncio.Queue(AT_ONCE)
         self._soon: list[Work] = []
         self._task: asyncio.Task[None] | None = None
@@ -207,12 +209,12 @@ class Room:
             self._task.cancel()
         for task in self._others:
             task.cancel()
-        left = [member for member in self.members if member.outbox.closed is None]
-        for member in left:
+        staying = [member for member in self.members if member.outbox.closed is None and not member.left]
+        for member in staying:
             self.members.drop(member)
             if not stay:
                 member.outbox.close(why)
-        return left if stay else []
+        return staying if stay else []
 
     async def _let_go(self) -> None:
         """Whoever brought something in the last moment is answered: a prompt is on disk and waits, all else is
@@ -237,6 +239,7 @@ class Room:
             while self._soon:
                 await self._do(self._soon.pop(0))
             await self._do(self.tape.commit)
+            self.pressure.heed()
 
     async def _do(self, work: Work) -> None:
         try:
@@ -337,6 +340,12 @@ class Room:
                 self._latest[str(kind)] = frame
                 self.compactions.used(frame.update)
 
+    async def left_out(self, why: str) -> None:
+        """An update of the agent is too large to be taken."""
+        log.error("an update of the agent was left out: %s", why, extra={"session": self.session})
+        if not self.process.replaying:
+            self.tape.tell("onefold/left_out", {"cause": why})
+
     async def logged(self, line: str) -> None:
         self.tape.keep("err", line)
         await self.compactions.heard(witnesses.Line(line))
@@ -409,6 +418,7 @@ class Room:
         """Asks for a turn; `first` ends the running one for it, and comes before all that wait."""
         loop = asyncio.get_running_loop()
         asked = Prompted(loop.create_future(), loop.create_future())
+        self.pressure.check()
         if self.phase == "down":
             self.process.rise()
         await self._ask(self.prompts.take, member, params, first, asked)
@@ -442,6 +452,7 @@ class Room:
 
     async def forward(self, method: str, params: dict[str, Json]) -> Frame:
         """Asks the agent something that onefold does not know, and gives its answer as it is."""
+        self.pressure.check()
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
 
         async def work() -> None:
@@ -455,6 +466,7 @@ class Room:
 
     async def notify(self, method: str, params: dict[str, Json]) -> None:
         """Tells the agent something that onefold does not know. Refused if the agent cannot be told."""
+        self.pressure.check()
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def work() -> None:
@@ -502,14 +514,8 @@ class Room:
                 if self.phase == "closed":
                     raise Closed(self.session)
                 first()
-                member.last = self.tape.last if after is None else after
-                member.live = member.last >= self.tape.last
-                self.members.add(member)
-                self._presence()
-                if member.live:
-                    self._welcome(member, new=new)
-                else:
-                    self._start(self._catch_up(member, new=new))
+                if not member.left:
+                    self._let_in(member, after, new=new)
                 fulfil(done, None)
             except Exception as trouble:  # whatever it is, who wants to come in has to hear of it
                 if not done.done():
@@ -517,6 +523,16 @@ class Room:
 
         await self._ask(work)
         await done
+
+    def _let_in(self, member: Member, after: int | None, *, new: bool) -> None:
+        member.last = self.tape.last if after is None else after
+        member.live = member.last >= self.tape.last
+        self.members.add(member)
+        self._presence()
+        if member.live:
+            self._welcome(member, new=new)
+        else:
+            self._start(self._catch_up(member, new=new))
 
     def _welcome(self, member: Member, *, new: bool) -> None:
         """How it is now: the newest of what agents say once, and the questions that wait."""
@@ -545,10 +561,15 @@ class Room:
 
     # ------------------------------------------------------------------ how it is
 
+    @property
+    def why_not(self) -> str | None:
+        """Why the agent is not there, or has to wait."""
+        return self.trouble if self.pressure.stuck is None else f"it has to wait: {self.pressure.stuck}"
+
     def standing(self) -> dict[str, Json]:
         """What goes on here, for snapshots."""
         return {
-            "agent": {"name": self.process.agent.name, "phase": self.phase, "trouble": self.trouble},
+            "agent": {"name": self.process.agent.name, "phase": self.phase, "trouble": self.why_not},
             "questions": self.questions.shown(),
             "queue": self.prompts.queued,
             "clients": self.members.names(),

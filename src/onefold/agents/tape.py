@@ -25,7 +25,8 @@ log = logging.getLogger("onefold.agents")
 
 PAGE = 500
 HEAVY = 4 << 20
-"""Characters that wait to be kept; when there are more, they are kept before anything else is done."""
+"""Characters that wait to be kept; when there are more, they are kept before anything else is done. If they cannot be,
+nothing more is taken."""
 
 
 class Threads(Protocol):
@@ -49,10 +50,13 @@ class Tape:
         self._in_thread = in_thread
         self._rows: list[Kept] = []
         self._waiting = 0
+        self._unsaid = 0
+        """Characters of frames that are kept, and of which the journal may not have all that is whole."""
         self._after: list[Callable[[int], None]] = []
         self._folding = Folding()
         self._wholes: list[Whole] = []
         self._complained = False
+        self._failed: StoreError | None = None
         self._of = {"session": book.session}
 
     @property
@@ -66,13 +70,22 @@ class Tape:
         """Whether much waits to be kept."""
         return self._waiting > HEAVY
 
+    @property
+    def stuck(self) -> StoreError | None:
+        """Why nothing more may come: the store takes nothing now, and what waits for it is as much as may wait."""
+        return self._failed if self._waiting + self._unsaid > HEAVY else None
+
     # ------------------------------------------------------------------ keeping and telling
 
-    def keep(self, kind: str, frame: Frame | str, after: Callable[[int], None] | None = None) -> None:
-        """Puts a frame or a line down to be kept; `after` hears its number once it is."""
+    def keep(
+        self, kind: str, frame: Frame | str, after: Callable[[int], None] | None = None, *, said: str | None = None
+    ) -> None:
+        """Puts a frame or a line down to be kept; `after` hears its number once it is. `said` is the frame as text,
+        where somebody has it already."""
         if isinstance(frame, Frame):
             kept = self.redacted(frame)
-            body = text(without_secrets(kept)) if kept is not None else "{}"
+            shown = without_secrets(kept) if kept is not None else Frame({})
+            body = said if said is not None and shown is frame else text(shown)
         else:
             body = self.line(frame)
         self._rows.append(Kept(kind, body, self.record))
@@ -128,19 +141,28 @@ class Tape:
 
     async def commit(self) -> None:
         """Makes what was put down durable, then passes it on."""
+        try:
+            await self._commit()
+        except StoreError as error:
+            self._failed = error
+            raise
+        self._failed = None
+
+    async def _commit(self) -> None:
         while self._rows:
-            rows, after = self._rows, self._after
+            rows, after, size = self._rows, self._after, self._waiting
             self._rows, self._after, self._waiting = [], [], 0
             try:
                 last = await asyncio.wrap_future(self._frames.append(self._book.session, rows, after=self.last))
-            except Overtaken:
+            except (Overtaken, StoreError) as error:  # a full disk, say: they come with the next ones, in their order
                 self._rows, self._after = rows + self._rows, after + self._after
+                self._waiting += size
+                if isinstance(error, StoreError):
+                    raise
                 await self.heed()
                 continue
-            except StoreError:  # a full disk, say: they come with the next ones, in their order
-                self._rows, self._after = rows + self._rows, after + self._after
-                raise
             self.last = last
+            self._unsaid += size
             for number, then in enumerate(after, last - len(rows) + 1):
                 try:
                     then(number)
@@ -148,6 +170,7 @@ class Tape:
                     log.error("frame %d was not understood", number, extra=self._of, exc_info=trouble)
         if self._wholes:
             await self._say()
+        self._unsaid = 0
 
     # ------------------------------------------------------------------ what somebody erased
 

@@ -21,6 +21,9 @@ INTERNAL_ERROR = -32603
 
 MOST_VALUES = 100_000
 """Values in one frame of a client: text and pictures are one each."""
+MOST_TEXT = 8 << 20
+"""Bytes of a frame that may be anything. A larger one has to be plain, as pictures and files are: ASCII with few
+escapes. Other text takes three times as long to read and to write, and four times the memory."""
 
 _DIGITS_AS_ZEROS = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _MOST_DIGITS = 400
@@ -106,12 +109,19 @@ def text(frame: Frame) -> str:
 
 def parse(line: str | bytes) -> list[Frame]:
     """The frames of a line: one, or several where an agent sends an array. Raises ValueError if it is no JSON-RPC."""
-    text = line if isinstance(line, str) else line.decode(errors="surrogatepass")
-    body = _loads(text)
+    body = _loads(line.encode(errors="surrogatepass") if isinstance(line, str) else line)
     bodies = body if isinstance(body, list) else [body]
     if not bodies or not all(isinstance(one, dict) for one in bodies):
         raise ValueError("a frame is a JSON object")
     return [Frame(one) for one in bodies]
+
+
+def check_size(data: bytes, most_values: int) -> None:
+    """Raises ValueError for a frame that is more than it looks. Nothing is parsed for that."""
+    if values(data, most_values) > most_values:
+        raise ValueError(f"it has more than {most_values:,} values")
+    if len(data) > MOST_TEXT and (not data.isascii() or data.count(b"\\") > len(data) // 8):
+        raise ValueError(f"it has {len(data):,} bytes, and {MOST_TEXT:,} are the most for text that is not plain ASCII")
 
 
 def sole(line: str) -> Frame:
@@ -120,21 +130,21 @@ def sole(line: str) -> Frame:
     What it costs to say so does not depend on what is in it."""
     if line.lstrip(" \t\r\n")[:1] == "[":
         raise ValueError("JSON-RPC batches are not taken; send each frame by itself")
-    if values(line.encode(errors="surrogatepass"), MOST_VALUES) > MOST_VALUES:
-        raise ValueError(f"it has more than {MOST_VALUES:,} values")
-    (frame,) = parse(line)
+    data = line.encode(errors="surrogatepass")
+    check_size(data, MOST_VALUES)
+    (frame,) = parse(data)
     return frame
 
 
-def _loads(text: str) -> Json:
+def _loads(data: bytes) -> Json:
     """orjson reads integers beyond 64 bits as floats, and refuses lone surrogates: such text is read more slowly."""
-    if _LONG_NUMBER not in text.encode(errors="surrogatepass").translate(_DIGITS_AS_ZEROS):
+    if _LONG_NUMBER not in data.translate(_DIGITS_AS_ZEROS):
         try:
-            return orjson.loads(text)
+            return orjson.loads(data)
         except orjson.JSONDecodeError:
             pass
     try:
-        return json.loads(text, parse_int=_integer)
+        return json.loads(data.decode(errors="surrogatepass"), parse_int=_integer)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 

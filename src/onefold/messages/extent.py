@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from onefold.model import Json
+
 _PIECE = 1 << 18
 _NO_SIGNS = bytes(set(range(256)) - set(b'[{,"'))
 
@@ -23,4 +25,20 @@ def values(body: bytes, most: int) -> int:
         parts = piece.translate(None, _NO_SIGNS).replace(b'""', b"").split(b'"')
         found += sum(map(len, parts[1::2] if inside else parts[::2]))
         inside ^= len(parts) % 2 == 0
+    return found
+
+
+def weight(value: Json) -> int:
+    """About how many bytes a JSON value holds in memory."""
+    found, look = 0, [value]
+    while look:
+        one = look.pop()
+        found += 64
+        if isinstance(one, str):
+            found += len(one)
+        elif isinstance(one, dict):
+            look += one.values()
+            found += sum(map(len, one))
+        elif isinstance(one, list):
+            look += one
     return found

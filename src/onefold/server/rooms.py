@@ -88,7 +88,7 @@ def _shown(room: Room) -> RoomJson:
         "session": room.session,
         "agent": room.process.agent.name,
         "phase": room.phase,
-        "trouble": room.trouble,
+        "trouble": room.why_not,
         "clients": len(room.members),
         "questions": len(room.questions),
     }

@@ -17,6 +17,8 @@ ASKING = frozenset({"/compact", "/compress"})
 _STEMS = ("compact", "compress", "condens", "summari")
 """In the names of commands by which agents compact, and of methods."""
 _LONGEST = 200
+_FARTHEST = 16_384
+"""Characters of one prompt that cannot be seen and are looked past. Whoever sends more may hide a command there."""
 
 _OURS = frozenset({"session/prompt", "session/load", "session/resume"})
 
@@ -118,9 +120,13 @@ def may_compact(prompt: Json, commands: Collection[str]) -> bool:
     that is called so. Rather too often than too seldom: who may compact need not care."""
     blocks = prompt if isinstance(prompt, list) else [prompt]
     texts = [b["text"] for b in blocks if isinstance(b, dict) and isinstance(b.get("text"), str)]
+    hidden = 0
     for said in (*texts, "".join(texts)):
-        name = _command(said)
-        if name is not None and (name in commands or names_compaction(name)):
+        text = said.lstrip()
+        begin = _begin(text[: _FARTHEST + 1])
+        hidden += begin
+        name = _command(text[begin : begin + _LONGEST])
+        if hidden > _FARTHEST or (name is not None and (name in commands or names_compaction(name))):
             return True
     return False
 
@@ -130,10 +136,14 @@ def names_compaction(name: str) -> bool:
     return any(stem in name.lower() for stem in _STEMS)
 
 
+def _begin(said: str) -> int:
+    """Where the first character stands that can be seen."""
+    return next((i for i, c in enumerate(said) if c.isprintable() and not c.isspace()), len(said))
+
+
 def _command(said: str) -> str | None:
-    """The name of the command that a text is, whatever cannot be seen before it or in it; None if it is none."""
-    begin = next((i for i, c in enumerate(said) if c.isprintable() and not c.isspace()), len(said))
-    plain = unicodedata.normalize("NFKC", said[begin : begin + _LONGEST])
+    """The name of the command that a text is, whatever cannot be seen in it; None if it is none."""
+    plain = unicodedata.normalize("NFKC", said)
     if not plain.startswith("/"):
         return None
     words = plain[1:].split(maxsplit=1)

@@ -64,7 +64,7 @@ export class Room {
     this.#part(this.queue, { queue }, () => queue.map((record) => this.#waits(record)));
     this.#part(this.line, { agent, running, here, asks: questions.length, stopping: this.stopping }, () => [
       el(`span.state.${tone(agent, running)}`, {}, el("b", {}, agent.name), ` ${phase(agent, running, questions.length)}`),
-      agent.trouble && agent.phase !== "ready" && el("span.cause", {}, agent.trouble),
+      agent.trouble && el("span.cause", {}, agent.trouble),
       here.length ? el("span.here", { title: "Who is there" }, `here: ${here.join(", ")}`) : null,
       running && this.acts ? button(this.stopping ? "Stopping …" : "Stop", () => this.#stop(turn, known), { kind: "stop", disabled: Boolean(this.stopping) }) : null,
       agent.phase !== "closed" && this.acts ? button(icon("more"), (event) => this.#more(event.currentTarget), { kind: "icon.acts-agent", "aria-label": "Restart or close", title: "Restart or close", "aria-haspopup": "menu" }) : null,
