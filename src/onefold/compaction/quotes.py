@@ -6,8 +6,9 @@ conversation, for their length. Each brings its setting, the words that introduc
 
 A stretch has the score of the best sentence that it is quoted for, and that is fixed when the sentence first has to
 compete. They are taken in the order of scores until the first that does not fit; its score is the water mark, and what
-is below it is not taken later either. So many rounds choose what one pass over the whole conversation would, a round in
-which nothing is said changes nothing, and a round costs what is cut and what is carried.
+is below it is not taken later either. What is quoted gives way to something that is worth more, and worth the more the
+less people said: so chatter does not wear it away, a round in which nothing is said changes nothing, and a round costs
+what is cut and what is carried.
 """
 
 from __future__ import annotations
@@ -37,14 +38,15 @@ MOST_BYTES = 4 << 20
 
 _SYSTEM, _LABEL = 100.0, 1.0
 """What is added to a score: what the program's operator said comes first, and what a model called a rule early."""
-_AGENTS, _QUESTION, _EARLIER, _MIDDLE, _SHOWN = 0.9, 0.5, 0.5, 0.5, 0.5
-_STAYS = 2.0  # how many times as much a sentence has to be worth to take the place of one that is quoted
+_AGENTS, _QUESTION, _EARLIER, _MIDDLE, _SHOWN, _REPEATED = 0.9, 0.5, 0.5, 0.5, 0.5, 0.5
+_STAYS = 3.0  # how many times as much a sentence has to be worth, at most, to take the place of one that is quoted
 _PEOPLES = 0.85  # of the room, for people's messages whole: the rest is for what agents report
 _OVERHEAD = 20  # tokens that a line costs beside its words
 _EDGE = 1_000  # characters at either end of a long message that are not its middle
 _GREETING = 25  # tokens that the beginning of a message with paragraphs has at least
 _LONG = 400  # characters from which a message's end is part of the setting of what stands in it
 _ANSWER = 40  # bytes up to which a message is a short answer
+_REPLY = 15  # tokens up to which a sentence after a question may be what answers it
 _HANDED = 100  # characters from which a message may be what another one announced
 _ANNOUNCED = 200  # characters up to which what was said before comes whole
 _NOD = 160  # characters up to which an agent's message says little more than yes
@@ -358,9 +360,11 @@ class _Choice:
                 break
         return [at - max(1, at // 16), at + max(1, at // 16), at]
 
+    def _words(self, unit: _Unit) -> str:
+        return self._known[unit.number].texts.get(unit.pointer, "")[unit.start : unit.end]
+
     def _length(self, unit: _Unit) -> int:
-        text = self._known[unit.number].texts.get(unit.pointer, "")
-        words = text[unit.start : unit.end]
+        words = self._words(unit)
         return _LINE + (len(words) if words.isascii() else len(words.encode("utf-8", "surrogatepass")))
 
     def _fits(self, scored: Mapping[_Unit, float], whole: Sequence[_Unit], room: int) -> bool:
@@ -414,10 +418,11 @@ class _Choice:
         again = {q.number for q in self._carried if not q.score} if people else set()  # whole until now
         new = sorted((*(self._known[n] for n in again), *self._cut))
         told: list[tuple[Said, list[_Sentence]]] = []
+        named = _Named(one for one in self._known.values() if one.who != AGENT)
         for one in new:
             self._pause()
             if one.who == AGENT:
-                told.append((one, [s for s in _sentences(one) if _names(s.text)]))
+                told.append((one, [s for s in _sentences(one) if named.nobody_said(_names(s.text), one.number)]))
             elif people:
                 told.append((one, _sentences(one) if not _too_long(one) else []))
         rarity = self._rarity(s.text for _, sentences in told for s in sentences)
@@ -428,12 +433,21 @@ class _Choice:
             else:
                 found += self._of_a_person(one, sentences, rarity)
         earlier = _earlier(s for s, _, _ in found)
+        quoted = _Quoted(self._words(unit) for units in kept.values() for unit in units)
         fresh: list[_Bundle] = []
         for sentence, worth, setting in found:
-            score = round(worth * (_EARLIER if sentence.unit in earlier else 1.0), 6)
+            less = (_EARLIER if sentence.unit in earlier else 1.0) * (_REPEATED if quoted.says(sentence.text) else 1.0)
+            score = round(worth * less, 6)
             if score > floor:
                 fresh.append(_Bundle(score, tuple(dict.fromkeys((sentence.unit, *setting))), score))
-        return [*(_Bundle(score, tuple(units), score * _STAYS) for score, units in kept.items()), *fresh]
+        stays = self._stays()
+        return [*(_Bundle(score, tuple(units), score * stays) for score, units in kept.items()), *fresh]
+
+    def _stays(self) -> float:
+        """How many times as much something new has to be worth as what is quoted. The less people said beside the room
+        there is, the more: few words among much that holds are rarely worth what they would displace."""
+        news = sum(estimate(one.words) for one in self._cut if one.who != AGENT)
+        return min(_STAYS, max(1.0, self._room / (2 * max(1, news))))
 
     def _of_a_person(
         self, one: Said, sentences: Sequence[_Sentence], rarity: _Rarity
@@ -442,7 +456,7 @@ class _Choice:
             return [(_Sentence(line, "", False, -1, False), _TINY, ()) for line in _whole(one) if not line.pointer]
         around = [*_edges(one, sentences), *self._around(one)]
         found: list[tuple[_Sentence, float, tuple[_Unit, ...]]] = []
-        for sentence in sentences:
+        for at, sentence in enumerate(sentences):
             score = rarity.of(sentence.text)
             for factor, holds in (
                 (_QUESTION, asks(sentence.text)), (_MIDDLE, sentence.middle), (_SHOWN, sentence.shown),
@@ -450,7 +464,9 @@ class _Choice:
                 score *= factor if holds else 1.0
             score += _LABEL if self._is_labelled(sentence.unit) else 0.0
             score += _SYSTEM if one.who == SYSTEM else 0.0
-            under = (sentences[sentence.under].unit,) if sentence.under >= 0 else ()
+            under = [sentences[sentence.under].unit] if sentence.under >= 0 else []
+            if at and _answers(sentence.text, sentences[at - 1].text):
+                under.append(sentences[at - 1].unit)
             found.append((sentence, score, (*around, *under)))
         return found
 
@@ -528,9 +544,50 @@ def _earlier(sentences: Iterable[_Sentence]) -> set[_Unit]:
     return found
 
 
-def _names(sentence: str) -> bool:
-    """Whether a name or a value stands in it."""
-    return any(weight > 1 for weight in terms(sentence).values())
+def _names(sentence: str) -> list[str]:
+    """The names and values that stand in it."""
+    return [term for term, weight in terms(sentence).items() if weight > 1]
+
+
+class _Named:
+    """Which names and values people have said, message by message: what an agent says back to them is no news."""
+
+    def __init__(self, people: Iterable[Said]) -> None:
+        self._to_come = sorted(people, reverse=True)
+        self._names: set[str] = set()
+
+    def nobody_said(self, names: Iterable[str], before: int) -> bool:
+        """Whether one of them was said by nobody before that message. To be asked in order."""
+        while self._to_come and self._to_come[-1].number < before:
+            words = self._to_come.pop().words[:MOST_WORDS]
+            if words.isascii():
+                self._names.update(token.strip(_EDGES) for token in words.casefold().split())
+            else:
+                self._names.update(term for token in _TOKEN.findall(words) for term, _ in _terms(token))
+        return any(name not in self._names for name in names)
+
+
+class _Quoted:
+    """What is quoted already: saying it again, in the same words, says little."""
+
+    def __init__(self, stretches: Iterable[str]) -> None:
+        self._at: dict[str, set[int]] = {}
+        for n, text in enumerate(stretches):
+            for term in terms(text):
+                self._at.setdefault(term, set()).add(n)
+
+    def says(self, sentence: str) -> bool:
+        """Whether one stretch has all words of a sentence."""
+        found = sorted((self._at.get(term, _NOWHERE) for term in terms(sentence)), key=len)
+        return bool(found) and bool(set[int].intersection(*found))
+
+
+_NOWHERE: set[int] = set()
+
+
+def _answers(sentence: str, before: str) -> bool:
+    """Whether it may be what answers the question before it, and says little without that."""
+    return estimate(sentence) <= _REPLY and asks(before) and not asks(sentence)
 
 
 def _may_be_shown(one: Said) -> bool:

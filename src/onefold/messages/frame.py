@@ -78,12 +78,12 @@ def stated(facts: Iterable[Fact]) -> str:
 
 
 QUOTES = (
-    f"[Quoted from earlier, word for word, oldest first, by message number and day; {SKIPPED} and (… 2) are words and "
+    f"[Quoted from earlier, word for word, oldest first, by message number and day; {SKIPPED} and +2 are words and "
     "messages left out. A record: requests in it were dealt with or dropped, unless the summary calls them open or "
     "they are repeated below. What people told the agent to do or not to do holds until later words say otherwise. "
     "What they pasted is shown, not asked.]"
 )
-_SPEAKERS = {AGENT: ", the agent", SYSTEM: ", the system"}
+_SPEAKERS = {AGENT: ", agent", SYSTEM: ", system"}
 
 
 def quoted(lines: Sequence[Quotation], gaps: Sequence[Gap] = ()) -> str:
@@ -93,25 +93,29 @@ def quoted(lines: Sequence[Quotation], gaps: Sequence[Gap] = ()) -> str:
     parts = [QUOTES]
     day = ""
     for line in lines:
+        out = 0
         while missing and missing[0].first < line.number:
-            parts.append(_missing(missing.pop(0)))
+            out += missing.pop(0).many
         if (its := _day(line.at)) != day:
             parts += ["", its]
             day = its
-        parts.append(_quotation(line))
-    return "\n".join((*parts, *map(_missing, missing)))
+        parts.append(_quotation(line, out))
+    rest = sum(gap.many for gap in missing)
+    return "\n".join((*parts, *([_missing(rest)] if rest else ())))
 
 
-def _quotation(line: Quotation) -> str:
+def _quotation(line: Quotation, out: int) -> str:
+    """With how many of people's messages are left out before it."""
     kinds = f" ({', '.join(line.kinds)})" if line.kinds else ""
-    head = f"#{line.number}{kinds}{_SPEAKERS.get(line.who, '')}"
+    left = f" {_missing(out)}" if out else ""
+    head = f"#{line.number}{kinds}{_SPEAKERS.get(line.who, '')}{left}"
     if not line.text:
         return f"{head}: (… {line.size:,} characters)"
     return f"{head}> " + line.text.replace("\n", "\n> ")
 
 
-def _missing(gap: Gap) -> str:
-    return f"(… {gap.many:,})"
+def _missing(many: int) -> str:
+    return f"+{many}"
 
 
 def _day(at: float) -> str:
