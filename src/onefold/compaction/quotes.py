@@ -50,6 +50,7 @@ _REPLY = 15  # tokens up to which a sentence after a question may be what answer
 _HANDED = 100  # bytes from which a message may be what another one announced
 _ANNOUNCED = 200  # characters up to which what was said before comes whole
 _NOD = 160  # characters up to which an agent's message says little more than yes
+_DEEP = 2  # introductions that an introduction has at most
 _NEAR = 4  # records from one message to another that has to do with it
 _TINY = 1e-6
 _LINE = 9  # bytes that a stretch costs beside its words, about
@@ -470,9 +471,9 @@ class _Choice:
             found.append((sentence, score, (*around, *under)))
         return found
 
-    def _around(self, one: Said) -> list[_Unit]:
+    def _around(self, one: Said, deep: int = _DEEP) -> list[_Unit]:
         """What of the messages right before belongs to this one: they may introduce it, or be what it answers. What an
-        agent answered at length is no introduction to what comes next."""
+        agent answered at length is no introduction to what comes next. What introduces may need an introduction too."""
         found: list[_Unit] = []
         at = bisect_left(self._numbers, one.number)
         for n in reversed(self._numbers[max(0, at - 2) : at]):
@@ -482,6 +483,7 @@ class _Choice:
             if (near.who == PERSON and _may_be_shown(one)) or (near.who == AGENT and _small(one)):
                 said = _sentences(near)
                 found += [s.unit for s in (said if near.length <= _ANNOUNCED else said[-1:])]
+                found += self._around(near, deep - 1) if deep and near.who == PERSON else []
             if near.who != AGENT or near.length > _NOD:
                 break
         return found
@@ -578,11 +580,8 @@ class _Quoted:
 
     def says(self, sentence: str) -> bool:
         """Whether one stretch has all words of a sentence."""
-        found = sorted((self._at.get(term, _NOWHERE) for term in terms(sentence)), key=len)
+        found = sorted((self._at.get(term, set()) for term in terms(sentence)), key=len)
         return bool(found) and bool(set[int].intersection(*found))
-
-
-_NOWHERE: set[int] = set()
 
 
 def _answers(sentence: str, before: str) -> bool:
