@@ -47,7 +47,7 @@ _GREETING = 25  # tokens that the beginning of a message with paragraphs has at 
 _LONG = 400  # characters from which a message's end is part of the setting of what stands in it
 _ANSWER = 40  # bytes up to which a message is a short answer
 _REPLY = 15  # tokens up to which a sentence after a question may be what answers it
-_HANDED = 100  # bytes from which a message may be what another one announced
+_HANDED = 100  # letters, a sign of three bytes for two, from which a message may be what another one announced
 _ANNOUNCED = 200  # characters up to which what was said before comes whole
 _NOD = 160  # characters up to which an agent's message says little more than yes
 _DEEP = 2  # introductions that an introduction has at most
@@ -591,7 +591,8 @@ def _answers(sentence: str, before: str) -> bool:
 
 def _may_be_shown(one: Said) -> bool:
     """Whether a message is long enough, or has the lines, of something that is handed over."""
-    return len(one.words.encode("utf-8", "surrogatepass")) >= _HANDED or "\n" in one.words.strip()
+    size = (len(one.words) + len(one.words.encode("utf-8", "surrogatepass"))) // 2
+    return size >= _HANDED or "\n" in one.words.strip()
 
 
 def _small(one: Said) -> bool:
