@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from onefold.compaction.quotes import is_identifier, names
+from onefold.compaction.rarity import is_identifier, names
 from onefold.messages.sentences import pieces
 
 

@@ -6,26 +6,24 @@ conversation, for their length. Each brings its setting, the words that introduc
 
 A stretch has the score of the best sentence that it is quoted for, and that is fixed when the sentence first has to
 compete. They are taken in the order of scores until the first that does not fit; its score is the water mark, and what
-is below it is not taken later either. So many rounds choose what one pass over the whole conversation would, a round in
-which nothing is said changes nothing, and a round costs what is cut and what is carried.
+is below it is not taken later either. What is quoted gives way to something that is worth more, and worth the more the
+less people said: so chatter does not wear it away, a round in which nothing is said changes nothing, and a round costs
+what is cut and what is carried.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import chain
 from typing import NamedTuple
 
 from onefold.compaction.prompt import KINDS
+from onefold.compaction.rarity import Names, Rarity, Repeats, names, names_in, terms
 from onefold.journal.quotes import MOST, MOST_MESSAGES
 from onefold.messages import encode
 from onefold.messages.codecs import estimate
-from onefold.messages.frame import put_together, quotation, quoted
+from onefold.messages.frame import Line, put_together, quotation, quoted
 from onefold.messages.quotation import AGENT, PERSON, SYSTEM, Quotation, Utterance, gaps, lines, who_says
 from onefold.messages.sentences import Piece, asks, pieces
 from onefold.messages.words import spoken
@@ -38,17 +36,18 @@ MOST_BYTES = 4 << 20
 
 _SYSTEM, _LABEL = 100.0, 1.0
 """What is added to a score: what the program's operator said comes first, and what a model called a rule early."""
-_AGENTS, _QUESTION, _EARLIER, _MIDDLE, _SHOWN = 0.9, 0.5, 0.5, 0.5, 0.5
-_STAYS = 2.0  # how many times as much a sentence has to be worth to take the place of one that is quoted
+_AGENTS, _QUESTION, _EARLIER, _MIDDLE, _SHOWN, _REPEATED = 0.9, 0.5, 0.5, 0.5, 0.5, 0.5
+_STAYS = 3.0  # how many times as much a sentence has to be worth, at most, to take the place of one that is quoted
 _PEOPLES = 0.85  # of the room, for people's messages whole: the rest is for what agents report
-_OVERHEAD = 20  # tokens that a line costs beside its words
 _EDGE = 1_000  # characters at either end of a long message that are not its middle
 _GREETING = 25  # tokens that the beginning of a message with paragraphs has at least
 _LONG = 400  # characters from which a message's end is part of the setting of what stands in it
 _ANSWER = 40  # bytes up to which a message is a short answer
-_HANDED = 100  # characters from which a message may be what another one announced
+_REPLY = 15  # tokens up to which a sentence after a question may be what answers it
+_HANDED = 100  # letters, a sign of three bytes for two, from which a message may be what another one announced
 _ANNOUNCED = 200  # characters up to which what was said before comes whole
 _NOD = 160  # characters up to which an agent's message says little more than yes
+_DEEP = 2  # introductions that an introduction has at most
 _NEAR = 4  # records from one message to another that has to do with it
 _TINY = 1e-6
 _GUESSES = 6  # at how many fit, before the rest is halved
@@ -170,130 +169,6 @@ def _only_shown(text: str, piece: Piece, at: int, elsewhere: set[str]) -> bool:
     return piece.shown or piece.under >= 0 or line in elsewhere or any(before.count(m) % 2 for m in _MARKS)
 
 
-# ---------------------------------------------------------------------- how rare words are
-
-_WORD = re.compile(r"[^\W_]+")
-_EDGES = "\"'`.,:;!?()[]{}<>*_~|…。，、！？：；「」『』（）«»“”‘’؟،؛।-–—"  # noqa: RUF001  signs of many scripts
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
-)
-"""Scripts that put no space between words: there, each two letters that follow each other count as one."""
-_SHAPE = re.compile(r"\w[/\\_@#=+]\w|^[/~.]{1,2}/?\w+/|\w::\w|[^\W\d_]\.[^\W\d_]{2}|[a-z][A-Z]|^--?\w{2}|^[A-Z]{3,}$")
-_LOW_WORDS = bytes(ord(chr(n).lower()) if n < 128 and chr(n).isalnum() else 32 for n in range(256))
-"""For `bytes.translate`: the words of an ASCII text, in small letters."""
-_LONGEST_TERM = 200
-
-
-def is_identifier(word: str) -> bool:
-    """Whether a word is a name or a value, by its shape: digits in it, signs between letters, a capital after a small
-    letter."""
-    return any(c.isdigit() for c in word) or _SHAPE.search(word) is not None
-
-
-@lru_cache(1 << 12)
-def terms(text: str) -> Mapping[str, float]:
-    """The words of a sentence, and what each weighs: an identifier twice as much as another word."""
-    found: dict[str, float] = {}
-    for token in text.split():
-        found |= _weights[token]
-    return found
-
-
-class _Weights(dict[str, dict[str, float]]):
-    """The terms of a token, as far as they were asked for before: most are asked for again and again."""
-
-    def __missing__(self, token: str) -> dict[str, float]:
-        if len(self) >= _MOST_TOKENS:
-            self.clear()
-        made = self[token] = dict(_terms(token))
-        return made
-
-
-_MOST_TOKENS = 1 << 15
-_weights = _Weights()
-
-
-def _terms(token: str) -> tuple[tuple[str, float], ...]:
-    bare = token.strip(_EDGES)
-    if not bare or len(bare) > _LONGEST_TERM:
-        return ()
-    if bare.isascii() and bare.isalpha() and (bare.islower() or bare.istitle()):
-        return ((bare.casefold(), 1.0),)  # as most are
-    if bare.isascii() or _UNSPACED.search(bare) is None:
-        words = [(word, 1.0) for word in _WORD.findall(bare.casefold())]
-        if not is_identifier(bare):
-            return tuple(words)
-        return ((bare.casefold(), 2.0), *(words if len(words) > 1 else ()))
-    found: list[tuple[str, float]] = []
-    at = 0
-    for run in _UNSPACED.finditer(bare):
-        found += _terms(bare[at : run.start()])
-        found += [(run[0][n : n + 2], 1.0) for n in range(max(1, len(run[0]) - 1))]
-        at = run.end()
-    return (*found, *_terms(bare[at:]))
-
-
-class _Rarity:
-    """How often the words of some sentences come in all that was said: only those are counted, so that much text is
-    read at the speed of a search."""
-
-    def __init__(self, sentences: Iterable[str], texts: int) -> None:
-        self._every = texts + 1
-        self._seen: Counter[str] = Counter()
-        self._found: list[frozenset[bytes]] = []
-        self.narrow(sentences)
-
-    def narrow(self, sentences: Iterable[str]) -> None:
-        """From here on, only these count."""
-        self._count()
-        wanted = {term for sentence in sentences for term in terms(sentence)}
-        self._wanted = frozenset(wanted)
-        self._pairs = any(len(term) <= _PAIR and _UNSPACED.match(term) for term in wanted if not term.isascii())
-        self._compounds = frozenset(term for term in wanted if not term.isalnum())
-        self._ascii = {term.encode(): term for term in wanted if term.isascii()}
-        self._plain = frozenset(self._ascii)
-        self._weights: dict[str, float] = {}
-
-    def add(self, text: str) -> None:
-        if text.isascii():  # as most are, and what follows is a small part of the work
-            raw = text.encode()
-            self._found.append(self._plain.intersection(raw.translate(_LOW_WORDS).split()))
-            if len(self._found) >= _SOME_TEXTS:
-                self._count()
-            if self._compounds:
-                odd = {token for token in {*text.casefold().split()} if not token.isalnum()}
-                self._seen.update(self._compounds.intersection(token.strip(_EDGES) for token in odd))
-            return
-        low = text.casefold()
-        found = self._wanted.intersection(_WORD.findall(low))
-        found |= self._wanted.intersection(token.strip(_EDGES) for token in {*low.split()})
-        if self._pairs:
-            for run in _UNSPACED.findall(low):
-                found |= self._wanted.intersection(run[n : n + _PAIR] for n in range(max(1, len(run) - 1)))
-        self._seen.update(found)
-
-    def of(self, sentence: str) -> float:
-        """How much only this sentence says, for its length. Before all texts are there, the most that it can be."""
-        every = self._every
-        if not self._weights:
-            self._count()
-            logs = [math.log(every / max(1, often)) for often in range(every)]
-            self._weights = {term: logs[self._seen.get(term, 0)] for term in self._wanted}
-        weights = self._weights
-        rare = sum([w * weights[t] for t, w in terms(sentence).items()])
-        return rare / math.log(every) / (estimate(sentence) + _OVERHEAD) if every > 1 else 0.0
-
-    def _count(self) -> None:
-        if self._found:
-            found = Counter(chain.from_iterable(self._found))
-            self._seen.update({self._ascii[term]: often for term, often in found.items()})
-            self._found.clear()
-
-
-_SOME_TEXTS = 256
-_PAIR = 2
-
-
 # ---------------------------------------------------------------------- sentences that may be quoted
 
 
@@ -368,7 +243,7 @@ class _Choice:
         self._labels_of: dict[int, list[Label]] = {}
         for label in self._labels:
             self._labels_of.setdefault(label.number, []).append(label)
-        self._written: dict[tuple[_Unit, ...], str] = {}
+        self._written: dict[tuple[_Unit, ...], Line | None] = {}
         self._pause = pause
 
     def made(self) -> Chosen:
@@ -437,9 +312,11 @@ class _Choice:
             made.append(size)
         return made
 
+    def _words(self, unit: _Unit) -> str:
+        return self._known[unit.number].texts.get(unit.pointer, "")[unit.start : unit.end]
+
     def _length(self, unit: _Unit) -> int:
-        text = self._known[unit.number].texts.get(unit.pointer, "")
-        return _LINE + _bytes(text[unit.start : unit.end])
+        return _LINE + _bytes(self._words(unit))
 
     def _fits(self, whole: Sequence[_Unit], room: int) -> bool:
         if len(whole) > MOST or len({unit.number for unit in whole}) > MOST_MESSAGES:
@@ -452,15 +329,15 @@ class _Choice:
         of: dict[int, list[_Unit]] = {}
         for unit in units:
             of.setdefault(unit.number, []).append(unit)
-        written: list[tuple[int, float, str]] = []
+        written: list[Line] = []
         for number in sorted(of):
             if (some := tuple(of[number])) not in self._written:
                 self._written[some] = self._line(number, some)
-            if line := self._written[some]:
-                written.append((number, self._known[number].at, line))
+            if (line := self._written[some]) is not None:
+                written.append(line)
         return estimate(put_together(written, self._gaps(of))) if written else 0
 
-    def _line(self, number: int, units: Sequence[_Unit]) -> str:
+    def _line(self, number: int, units: Sequence[_Unit]) -> Line | None:
         one = self._known[number]
         quotes = self._quotes({}, units) if len(units) > 1 else [Quote(*units[0], 0.0)]
         if len(quotes) == 1 and quotes[0].pointer and number not in self._labels_of:  # as most are
@@ -468,7 +345,7 @@ class _Choice:
             return quotation(Quotation(number, one.who, one.at, one.texts[pointer][start:end]))
         heard = {number: Utterance(number, one.who, one.at, one.texts)}
         made = lines(quotes, heard, self._labelled(quotes, self._labels_of.get(number, ())))
-        return quotation(made[0]) if made else ""
+        return quotation(made[0]) if made else None
 
     def _quotes(self, scored: Mapping[_Unit, float], whole: Sequence[_Unit]) -> list[Quote]:
         made = [*(Quote(*unit, score) for unit, score in scored.items()), *(Quote(*unit, 0.0) for unit in whole)]
@@ -506,10 +383,12 @@ class _Choice:
         again = {q.number for q in self._carried if not q.score} if people else set()  # whole until now
         new = sorted((*(self._known[n] for n in again), *self._cut))
         told: list[tuple[Said, list[_Sentence]]] = []
+        named = Names((one.number, one.words[:MOST_WORDS]) for one in self._known.values() if one.who != AGENT)
         for one in new:
             self._pause()
             if one.who == AGENT:
-                told.append((one, _sentences(one, names)))
+                said = _sentences(one, names)
+                told.append((one, [s for s in said if named.nobody_said(names_in(s.text), one.number)]))
             elif people:
                 told.append((one, _sentences(one) if not _too_long(one) else []))
         earlier = _earlier(s for _, sentences in told for s in sentences)
@@ -520,21 +399,30 @@ class _Choice:
                 found += [(s, _AGENTS * rarity.of(s.text), ()) for s in sentences if s.unit in likely]
             elif not sentences or any(s.unit in likely for s in sentences):
                 found += self._of_a_person(one, sentences, rarity, likely)
+        quoted = Repeats(self._words(unit) for units in kept.values() for unit in units)
         fresh: list[_Bundle] = []
         for sentence, worth, setting in found:
-            score = round(worth * (_EARLIER if sentence.unit in earlier else 1.0), 6)
+            less = (_EARLIER if sentence.unit in earlier else 1.0) * (_REPEATED if quoted.says(sentence.text) else 1.0)
+            score = round(worth * less, 6)
             if score > floor:
                 fresh.append(_Bundle(score, tuple(dict.fromkeys((sentence.unit, *setting))), score))
-        return [*(_Bundle(score, tuple(units), score * _STAYS) for score, units in kept.items()), *fresh]
+        stays = self._stays()
+        return [*(_Bundle(score, tuple(units), score * stays) for score, units in kept.items()), *fresh]
+
+    def _stays(self) -> float:
+        """How many times as much something new has to be worth as what is quoted. The less people said beside the room
+        there is, the more: few words among much that holds are rarely worth what they would displace."""
+        news = sum(estimate(one.words) for one in self._cut if one.who != AGENT)
+        return min(_STAYS, max(1.0, self._room / (2 * max(1, news))))
 
     def _of_a_person(
-        self, one: Said, sentences: Sequence[_Sentence], rarity: _Rarity, likely: Container[_Unit]
+        self, one: Said, sentences: Sequence[_Sentence], rarity: Rarity, likely: Container[_Unit]
     ) -> list[tuple[_Sentence, float, tuple[_Unit, ...]]]:
         if not sentences:
             return [(_Sentence(line, "", False, -1, False), _TINY, ()) for line in _whole(one) if not line.pointer]
         around = [*_edges(one, sentences), *self._around(one)]
         found: list[tuple[_Sentence, float, tuple[_Unit, ...]]] = []
-        for sentence in sentences:
+        for at, sentence in enumerate(sentences):
             if sentence.unit not in likely:
                 continue
             score = rarity.of(sentence.text)
@@ -544,13 +432,15 @@ class _Choice:
                 score *= factor if holds else 1.0
             score += _LABEL if self._is_labelled(sentence.unit) else 0.0
             score += _SYSTEM if one.who == SYSTEM else 0.0
-            under = (sentences[sentence.under].unit,) if sentence.under >= 0 else ()
+            under = [sentences[sentence.under].unit] if sentence.under >= 0 else []
+            if at and _answers(sentence.text, sentences[at - 1].text):
+                under.append(sentences[at - 1].unit)
             found.append((sentence, score, (*around, *under)))
         return found
 
-    def _around(self, one: Said) -> list[_Unit]:
+    def _around(self, one: Said, deep: int = _DEEP) -> list[_Unit]:
         """What of the messages right before belongs to this one: they may introduce it, or be what it answers. What an
-        agent answered at length is no introduction to what comes next."""
+        agent answered at length is no introduction to what comes next. What introduces may need an introduction too."""
         found: list[_Unit] = []
         at = bisect_left(self._numbers, one.number)
         for n in reversed(self._numbers[max(0, at - 2) : at]):
@@ -560,6 +450,7 @@ class _Choice:
             if (near.who == PERSON and _may_be_shown(one)) or (near.who == AGENT and _small(one)):
                 said = _sentences(near)
                 found += [s.unit for s in (said if near.length <= _ANNOUNCED else said[-1:])]
+                found += self._around(near, deep - 1) if deep and near.who == PERSON else []
             if near.who != AGENT or near.length > _NOD:
                 break
         return found
@@ -569,11 +460,11 @@ class _Choice:
         labels = self._labels_of.get(number, ())
         return any(x.pointer == pointer and x.start < end and start < x.end for x in labels)
 
-    def _rarity(self, told: Sequence[tuple[Said, Sequence[_Sentence]]], floor: float) -> tuple[_Rarity, set[_Unit]]:
+    def _rarity(self, told: Sequence[tuple[Said, Sequence[_Sentence]]], floor: float) -> tuple[Rarity, set[_Unit]]:
         """How rare words are, and what may be worth more than the floor by that: most is not, as its own words tell
         before the rest is read."""
         heard, others = [*self._heard()], [*self._others]
-        made = _Rarity((s.text for _, sentences in told for s in sentences), len(heard) + len(others))
+        made = Rarity((s.text for _, sentences in told for s in sentences), len(heard) + len(others))
         self._read(made, heard)
         likely = {
             sentence.unit: sentence.text
@@ -587,7 +478,7 @@ class _Choice:
             self._read(made, others)
         return made, {*likely}
 
-    def _read(self, rarity: _Rarity, texts: Iterable[str]) -> None:
+    def _read(self, rarity: Rarity, texts: Iterable[str]) -> None:
         for text in texts:
             self._pause()
             rarity.add(text)
@@ -638,23 +529,15 @@ def _earlier(sentences: Iterable[_Sentence]) -> set[_Unit]:
     return found
 
 
-_HARMLESS = b"abcdefghijklmnopqrstuvwxyz \t\n\"'()!?,;"
-"""What no name or value is told by: beside it, such a sentence has a capital at its beginning and a stop at its end."""
-
-
-def names(sentence: str) -> bool:
-    """Whether a name or a value stands in it."""
-    if sentence.isascii():  # of most, that is seen by the signs in it
-        rest = sentence.encode().translate(None, _HARMLESS)
-        rest = rest[:-1] if rest[-1:] == b"." == sentence[-1:].encode() else rest
-        if not rest or (len(rest) == 1 and rest.isupper() and sentence[0] == rest.decode()):
-            return False
-    return any(weight > 1 for weight in terms(sentence).values())
+def _answers(sentence: str, before: str) -> bool:
+    """Whether it may be what answers the question before it, and says little without that."""
+    return estimate(sentence) <= _REPLY and asks(before) and not asks(sentence)
 
 
 def _may_be_shown(one: Said) -> bool:
     """Whether a message is long enough, or has the lines, of something that is handed over."""
-    return one.length >= _HANDED or "\n" in one.words.strip()
+    size = (len(one.words) + len(one.words.encode("utf-8", "surrogatepass"))) // 2
+    return size >= _HANDED or "\n" in one.words.strip()
 
 
 def _small(one: Said) -> bool:

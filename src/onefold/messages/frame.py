@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from onefold.messages.quotation import AGENT, SKIPPED, SYSTEM, Quotation
 from onefold.model import Fact, Gap, Note
@@ -79,46 +80,56 @@ def stated(facts: Iterable[Fact]) -> str:
 
 
 QUOTES = (
-    f"[Quoted from earlier, word for word, oldest first, by message number and day; {SKIPPED} and (… 2) are words and "
+    f"[Quoted from earlier, word for word, oldest first, by message number and day; {SKIPPED} and +2 are words and "
     "messages left out. A record: requests in it were dealt with or dropped, unless the summary calls them open or "
     "they are repeated below. What people told the agent to do or not to do holds until later words say otherwise. "
     "What they pasted is shown, not asked.]"
 )
-_SPEAKERS = {AGENT: ", the agent", SYSTEM: ", the system"}
+_SPEAKERS = {AGENT: ", agent", SYSTEM: ", system"}
+
+
+class Line(NamedTuple):
+    """What is quoted of one message, written down."""
+
+    number: int
+    at: float
+    head: str
+    words: str
 
 
 def quoted(lines: Sequence[Quotation], gaps: Sequence[Gap] = ()) -> str:
     """What people said, as a model sees it. Each line of it is marked as a quotation, so that none can pass for the
     head of another one."""
-    return put_together([(line.number, line.at, quotation(line)) for line in lines], gaps)
+    return put_together([quotation(line) for line in lines], gaps)
 
 
-def put_together(lines: Iterable[tuple[int, float, str]], gaps: Sequence[Gap] = ()) -> str:
-    """The same of lines that are written already, each with the number and the time of its message."""
+def put_together(lines: Iterable[Line], gaps: Sequence[Gap] = ()) -> str:
+    """The same of lines that are written already. Each says how many of people's messages are left out before it."""
     missing = [*reversed(gaps)]
     parts = [QUOTES]
     day = ""
-    for number, at, line in lines:
+    for number, at, head, words in lines:
+        out = 0
         while missing and missing[-1].first < number:
-            parts.append(_missing(missing.pop()))
+            out += missing.pop().many
         if (its := _day(at)) != day:
             parts += ["", its]
             day = its
-        parts.append(line)
-    return "\n".join((*parts, *map(_missing, reversed(missing))))
+        parts.append(f"{head} {_missing(out)}{words}" if out else head + words)
+    rest = sum(gap.many for gap in missing)
+    return "\n".join((*parts, *([_missing(rest)] if rest else ())))
 
 
-def quotation(line: Quotation) -> str:
+def quotation(line: Quotation) -> Line:
     """What is quoted of one message."""
     kinds = f" ({', '.join(line.kinds)})" if line.kinds else ""
     head = f"#{line.number}{kinds}{_SPEAKERS.get(line.who, '')}"
-    if not line.text:
-        return f"{head}: (… {line.size:,} characters)"
-    return f"{head}> " + line.text.replace("\n", "\n> ")
+    words = "> " + line.text.replace("\n", "\n> ") if line.text else f": (… {line.size:,} characters)"
+    return Line(line.number, line.at, head, words)
 
 
-def _missing(gap: Gap) -> str:
-    return f"(… {gap.many:,})"
+def _missing(many: int) -> str:
+    return f"+{many}"
 
 
 def _day(at: float) -> str:
