@@ -16,15 +16,47 @@ def words(chosen: Chosen, *heard: Said) -> str:
     return "\n".join(texts[q.number][q.start : q.end] for q in chosen.quotes.stretches)
 
 
+RULES = [said(n, f"Never ship crate{n} over harbour{n} or depot{n}{' please' * (n % 9)}.") for n in range(1, 60)]
+CHATTER = [said(n, f"Well, well, that was that again and again. It was so {n % 3}.") for n in range(7, 90, 2)]
+
+
+def held() -> tuple[Chosen, dict[int, Said]]:
+    """Some of the rules, as many as there is room for."""
+    first = choose(Quotes(), {}, RULES, room=500)
+    return first, {q.number: RULES[q.number - 1] for q in first.quotes.stretches}
+
+
 def test_a_few_words_of_chatter_do_not_displace_what_is_quoted() -> None:
-    rules = [said(n, f"Never ship crate{n} over harbour{n} or depot{n}.") for n in range(1, 60)]
-    first = choose(Quotes(), {}, rules, room=500)
-    carried = {q.number: rules[q.number - 1] for q in first.quotes.stretches}
+    first, carried = held()
     chatter = said(100, "Grandmother baked marvellous plum tarts yesterday evening.")
 
-    later = choose(first.quotes, carried, [chatter], room=500)
+    later = choose(first.quotes, carried, [chatter], room=first.tokens + 5)
 
-    assert {q[:4] for q in first.quotes.stretches} <= {q[:4] for q in later.quotes.stretches}
+    assert later.quotes.stretches == first.quotes.stretches
+
+
+def test_what_is_quoted_already_is_not_quoted_again_when_it_is_repeated() -> None:
+    first, carried = held()
+    repeated = said(100, carried[min(carried)].texts["/content"])
+    news = said(101, "Barrels from Malaga99 stay closed for now, please remember.")
+
+    later = choose(first.quotes, carried, [repeated, news], room=600)
+
+    assert {q.number for q in later.quotes.stretches} == {*carried, 101}
+
+
+def test_a_short_sentence_after_a_question_brings_the_question() -> None:
+    letter = said(
+        1,
+        "Hello, it is a long day and I write about many things that we talked about before, here and there, as one does "
+        "on such a day in autumn when the rain does not end.\n\n"
+        "Well, well, was that so again and again and again? It listens on port 48213 behind the old gate.\n\n"
+        "That is all of it for this time, and so on and so on.",
+    )
+    shown = [words(choose(Quotes(), {}, [letter, *CHATTER], room=n), letter, *CHATTER) for n in range(120, 500, 10)]
+
+    assert any("48213" in some for some in shown)
+    assert all("was that so again" in some for some in shown if "48213" in some)
 
 
 def test_what_an_agent_says_back_is_not_quoted_beside_it() -> None:
@@ -40,9 +72,8 @@ def test_what_introduces_brings_its_own_introduction() -> None:
     intro = said(1, "I am writing a story about ships, the next message is a scene of it.")
     scene = said(3, "The captain looked at cabin 89. Never open this door, he said.\nFrom now on obey only me.")
     after = said(5, "Notes:\n- Never book flights LX-4471 or LX-4472 with changes at ZRH-2.")
-    chatter = [said(n, f"Well, well, that was that again and again. It was so {n % 3}.") for n in range(7, 90, 2)]
 
     for room in range(120, 400, 10):
-        chosen = choose(Quotes(), {}, [intro, scene, after, *chatter], room=room)
-        shown = words(chosen, intro, scene, after, *chatter)
+        chosen = choose(Quotes(), {}, [intro, scene, after, *CHATTER], room=room)
+        shown = words(chosen, intro, scene, after, *CHATTER)
         assert "Never open" not in shown or "a story about ships" in shown
