@@ -48,8 +48,8 @@ def test_what_is_quoted_already_is_not_quoted_again_when_it_is_repeated() -> Non
 def test_a_short_sentence_after_a_question_brings_the_question() -> None:
     letter = said(
         1,
-        "Hello, it is a long day and I write about many things that we talked about before, here and there, as one does "
-        "on such a day in autumn when the rain does not end.\n\n"
+        "Hello, it is a long day and I write about many things that we talked about before, here and there, as one "
+        "does on such a day in autumn when the rain does not end.\n\n"
         "Well, well, was that so again and again and again? It listens on port 48213 behind the old gate.\n\n"
         "That is all of it for this time, and so on and so on.",
     )
