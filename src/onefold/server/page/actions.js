@@ -114,7 +114,7 @@ export async function unfold(known, segment) {
         known.compaction.open ? "The compaction that is under way is given up." : null,
         "From here on it is compacted only when it is full, or when somebody asks.",
       ],
-      label: "Take it back",
+      label: "Take the compaction back",
       act: async () => (await post("unfold", query, what), "Taken back. Undo goes to the summary again."),
     });
   } catch (error) {

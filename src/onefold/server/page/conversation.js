@@ -239,7 +239,7 @@ export class Conversation {
           ? button([icon("fold"), isOpen ? "Fold the originals" : `Unfold ${words.many(covers, "original")}, #${from}–#${segment.cut - 1}`], () => this.toggle(segment.number), { kind: "unfold", "aria-expanded": String(isOpen) })
           : null,
         opens && this.known.head.keeper !== "agent" && this.unfold
-          ? button(`Take it back, about +${words.tokens(this.#cost(segment))} tok…`, () => this.unfold(segment.number), { kind: "back", title: "The model sees again what this summary stands for, and all that was said since" })
+          ? button(`Tell the model the originals again, about +${words.tokens(this.#cost(segment))} tok…`, () => this.unfold(segment.number), { kind: "back", title: "The model sees again what this summary stands for, and all that was said since" })
           : null,
         opens
           ? null
