@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 CONTRACT = "journal/contract.py"
 FOLD = "journal/fold.py"
 LEASES = "journal/leases.py"
+HISTORY = "journal/history.py"
 MODEL = "model.py"
 
 _FILES = ["-m", "proof.files", "--quick", "--first", "--method"]
@@ -70,6 +71,13 @@ HIDDEN = Edit("journal/view.py", "if [*visible(one, 1, cut)] == [*visible(other,
 CARRIED = Edit("compaction/run.py", "previous=work.previous,", "previous=None,", after="Material(")
 WRITER = Edit(CONTRACT, "if turn is not None and state.turn != turn.number:", after="def append(")
 CLAIMED = Edit("compaction/work.py", "claim.session, claim.turn,", "claim.session, known(tx, claim.session).turn,")
+UNFOLDS = Edit(
+    HISTORY, "journal, tx, state, before, head.hidden, actor", "journal, tx, state, before, before.hidden, actor"
+)
+IN_FORCE = Edit(HISTORY, "if not folds or fold not in (None, folds[-1]):", "if not folds:")
+FITS = Edit(HISTORY, "view.same_before(tx, session, made.cut, made.hidden, head.hidden)", "True")
+FARTHER = Edit(HISTORY, "fits = made.cut > head.cut and", "fits =")
+SINCE = Edit(HISTORY, "if head.unfolds and not _said_since(tx, state, head):", "if head.unfolds:")
 SYNC = Edit("journal/sqlite/backend.py", "pragma synchronous = full", "pragma synchronous = off")
 
 LINES = "journal/files/writing.py"
@@ -116,6 +124,11 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("attempts are counted at claim", (COUNTED,), "schedules"),
     Mutant("key uniqueness", (KEY,), "schedules"),
     Mutant("an old boundary knows nothing hidden", (HIDDEN,), "schedules"),
+    Mutant("an unfolding hides what is hidden now", (UNFOLDS,), "model"),
+    Mutant("only what is in force is unfolded", (IN_FORCE,), "model"),
+    Mutant("a summary that is folded again knows nothing hidden", (FITS,), "model"),
+    Mutant("only what was unfolded is folded again", (FARTHER,), "model"),
+    Mutant("an undo takes no unfolding back once something was said", (SINCE,), "model"),
     Mutant("what is over is decided at claim", (CLAIMED,), "schedules"),
     Mutant("previous summary carried", (CARRIED,), "engine"),
     Mutant("writer fence of a turn", (WRITER,), "model"),

@@ -22,7 +22,7 @@ from onefold.journal.seam import Backend
 from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.sqlite.backend import connect as usual_connect
 from onefold.messages import draft
-from onefold.model import Claim, HolderId, Ids, Json, Quote, Quotes, TurnClaim
+from onefold.model import Claim, HolderId, Ids, Json, Quote, Quotes, Segment, TurnClaim
 
 NOW = 1_000_000.0
 Act = Callable[[], object]
@@ -281,6 +281,32 @@ def _rewind(store: Store) -> Act:
     return lambda: history.rewind(store.journal, "a", 3, expect_head=head)
 
 
+def _folded(store: Store) -> Segment:
+    made = store.journal.commit(_claim(store), "what was said")
+    store.session("a").append({"role": "user", "content": "said since"})
+    return made
+
+
+def _unfold(store: Store) -> Act:
+    """With a turn and a compaction open."""
+    made = _folded(store)
+    _turn(store)
+    _claim(store)
+    return lambda: history.unfold(store.journal, "a", made.number)
+
+
+def _undo_unfolding(store: Store) -> Act:
+    opened = history.unfold(store.journal, "a", _folded(store).number)
+    return lambda: history.undo(store.journal, "a", expect_head=opened.number)
+
+
+def _refold(store: Store) -> Act:
+    made = _folded(store)
+    history.unfold(store.journal, "a", made.number)
+    store.session("a").append({"role": "user", "content": "and more"})
+    return lambda: history.refold(store.journal, "a", made.number)
+
+
 def _observe(store: Store) -> Act:
     history.keep(store.journal, "a", "agent")
     store.journal.request("a")
@@ -381,6 +407,9 @@ OPERATIONS: dict[str, Callable[[Store], Act]] = {
     "undo with a turn and a compaction open": _undo,
     "redo": _redo,
     "rewind": _rewind,
+    "unfold with a turn and a compaction open": _unfold,
+    "undo an unfolding": _undo_unfolding,
+    "refold": _refold,
     "fork": lambda store: lambda: store.session("a").fork(id="f"),
     "keep": _keep,
     "observe": _observe,

@@ -271,6 +271,14 @@ def _undo(stage: Stage, me: Actor) -> Actor:
     return replace(me, seen=history.undo(stage.journal, SESSION, expect_head=me.seen).number)
 
 
+def _unfold(stage: Stage, me: Actor) -> Actor:
+    return replace(me, seen=history.unfold(stage.journal, SESSION, expect_head=me.seen).number)
+
+
+def _refold(stage: Stage, me: Actor) -> Actor:
+    return replace(me, seen=history.refold(stage.journal, SESSION, expect_head=me.seen).number)
+
+
 def _crash(stage: Stage, me: Actor) -> Actor | None:
     return None if me.claim is None else replace(me, claim=None)
 
@@ -399,6 +407,8 @@ ACTS: dict[str, Callable[[Stage, Actor], Actor | None]] = {
     "cancel": _cancel,
     "restore": _restore,
     "undo": _undo,
+    "unfold": _unfold,
+    "refold": _refold,
     "crash": _crash,
     "die": _die,
     "seem dead": lambda stage, me: _die(stage, me, really=False),

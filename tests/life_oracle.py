@@ -80,6 +80,7 @@ class View:
     redo: int | None = None
     keeper: str = "onefold"
     source: str = "created"
+    unfolds: tuple[int, ...] = ()
 
     def hides_before(self, cut: int) -> set[int]:
         return {n for n in self.hidden if n < cut}
@@ -494,7 +495,9 @@ class Life:
         self.add("compaction.committed")
         act.state, act.committed_by = "committed", fence
         summary = Summary(self.last + 1, frozenset(knows), quotes=frozenset(quotes))
-        view = replace(self.view, cut=cut, summary=summary, kept=tuple(kept), redo=None, source="compaction")
+        view = replace(
+            self.view, cut=cut, summary=summary, kept=tuple(kept), redo=None, unfolds=(), source="compaction"
+        )
         act.segment = self.open_view(view)
         if follow_up is not None:
             self.inputs.append(self.add("input.queued", follow_up))
@@ -612,9 +615,13 @@ class Life:
             self.turn = 0
         hidden = self.joined(self.view.hidden | set(range(to + 1, self.last + 1)))
         fits = self.newest(hidden)
-        self.open_view(replace(fits, hidden=hidden, redo=before, keeper=keeper, source="restored"))
+        self.open_view(replace(fits, hidden=hidden, redo=before, keeper=keeper, unfolds=(), source="restored"))
 
     def undo(self) -> None:
+        if self.view.unfolds and not self.said_since():  # what is taken back is that a compaction was unfolded
+            folded = self.views[max(n for n in self.views if n < self.head)]
+            self.move_boundary(folded, redo=self.head)
+            return
         asked = [n for n in self.visible() if self.entries[n].role == "user"]
         if not asked:
             raise Refused("OnefoldError")
@@ -625,20 +632,67 @@ class Life:
         before = self.views.get(self.view.redo or 0)
         if before is None:
             raise Refused("OnefoldError")
-        if any(n > self.head and e.kind == "message" for n, e in self.entries.items()):
+        if self.said_since():
             raise Refused("Moved")
-        self.go_back_to(before, before.redo)
+        self.go_back_to(before, before.redo, before.unfolds)
 
     def restore(self, segment: int) -> None:
         if segment not in self.views:
             raise Refused("OnefoldError")
         self.go_back_to(self.views[segment], None)
 
-    def go_back_to(self, view: View, redo: int | None) -> None:
+    def go_back_to(self, view: View, redo: int | None, unfolds: tuple[int, ...] = ()) -> None:
         if (said := self.summary(view)) is not None and said.erased:
             raise Refused("OnefoldError")
-        self.close("cancelled")
-        self.open_view(replace(view, redo=redo, keeper=self.view.keeper, source="restored"))
+        if not unfolds or view.hidden != self.view.hidden:
+            self.close("cancelled")
+        self.open_view(replace(view, redo=redo, keeper=self.view.keeper, unfolds=unfolds, source="restored"))
+
+    def said_since(self) -> bool:
+        return any(n > self.head and e.kind == "message" for n, e in self.entries.items())
+
+    def folds(self) -> list[int]:
+        """The segments of the compactions in force, the newest first: the one that wrote the summary, the one whose
+        summary that was made of, and so on."""
+        found: list[int] = []
+        view: View | None = self.view
+        while view is not None and (said := self.summary(view)) is not None and said.number in self.views:
+            found.append(said.number)
+            view = self.views[max(n for n in self.views if n < said.number)]
+        return found
+
+    def unfold(self, segment: int | None, size: int) -> None:
+        """What is seen is what the boundary shows that was in force before this compaction; nobody's turn ends. `size`
+        is what the context would weigh then."""
+        stand = self.folds()
+        if self.view.keeper != "onefold" or not stand or segment not in (None, *stand):
+            raise Refused("OnefoldError")
+        if self.limits[0] and size > self.limits[1].hard_tokens:
+            raise Refused("TooLarge")
+        first = stand[0] if segment is None else segment
+        before = self.views[max(n for n in self.views if n < first)]
+        self.move_boundary(before, unfolds=tuple(sorted(n for n in stand if n >= first)))
+
+    def refold(self, segment: int | None) -> None:
+        """The boundary of a compaction that stands for just what is in view before it, and for more than now."""
+        found = sorted(self.views, reverse=True) if segment is None else [segment]
+        for view in (self.views[n] for n in found if n in self.views and self.views[n].source == "compaction"):
+            told = self.summary(view)
+            differ = view.hides_before(view.cut) ^ {n for n in self.view.hidden if n < view.cut}
+            fits = view.cut > self.view.cut and all(self.silent(n) for n in differ)
+            if self.view.keeper == "onefold" and fits and told is not None and not told.erased:
+                self.move_boundary(view)
+                return
+        raise Refused("OnefoldError")
+
+    def move_boundary(self, view: View, redo: int | None = None, unfolds: tuple[int, ...] = ()) -> None:
+        """Another boundary for what is in view now. What was undone before can still be redone, if nothing was said
+        since."""
+        now = self.view
+        redo = redo or (None if self.said_since() else now.redo)
+        self.open_view(
+            replace(view, hidden=now.hidden, redo=redo, keeper=now.keeper, unfolds=unfolds, source="restored")
+        )
 
     def fork(self, id: str, kind: str, at: int | None) -> None:
         """The same entries and views up to a closed group, and from there on a life of its own."""
@@ -661,7 +715,7 @@ class Life:
         child.births = [*(b for b in self.births if b < upto), upto]
         born = child.add("fork")
         child.limits = (born, self.limits[1]) if self.limits[0] else (0, None)
-        child.open_view(replace(view, redo=None, keeper="onefold", source="forked"))
+        child.open_view(replace(view, redo=None, keeper="onefold", unfolds=(), source="forked"))
 
     def _lands(self, at: int) -> int:
         return self.landing(at, self._in_force(at).hidden)
@@ -673,7 +727,7 @@ class Life:
 
     def keep(self, keeper: str) -> None:
         if keeper != self.view.keeper:
-            self.open_view(replace(self.view, keeper=keeper, redo=None, source="kept"))
+            self.open_view(replace(self.view, keeper=keeper, redo=None, unfolds=(), source="kept"))
 
     def observe(self) -> None:
         if self.view.keeper != "agent":
@@ -683,7 +737,7 @@ class Life:
         act = next(a for a in self.acts if a.open)
         self.add("compaction.committed")
         act.state = "committed"
-        act.segment = self.open_view(replace(self.view, redo=None, source="observed"))
+        act.segment = self.open_view(replace(self.view, redo=None, unfolds=(), source="observed"))
         self.told.add(act.segment)
 
     # ------------------------------------------------------------------ what people remove
@@ -754,7 +808,7 @@ class Life:
             summary.erased = True
         self.add("erased")
         fits = self.newest(hidden)
-        self.open_view(replace(fits, hidden=hidden, redo=None, keeper=head.keeper, source="erased"))
+        self.open_view(replace(fits, hidden=hidden, redo=None, keeper=head.keeper, unfolds=(), source="erased"))
         if (was_open or fits.summary is not head.summary) and self.kind != "review" and head.keeper == "onefold":
             self.ask("erase")
         return set(found)

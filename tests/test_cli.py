@@ -24,8 +24,8 @@ from onefold.messages import decode
 from onefold.model import Claim, Json, Record
 
 COMMANDS = (
-    "demo", "init", "sessions", "show", "search", "context", "compact", "cancel", "pin", "note", "undo", "fork",
-    "erase", "delete", "verify", "doctor", "backup", "export", "import", "copy", "mcp", "worker", "serve",
+    "demo", "init", "sessions", "show", "search", "context", "compact", "cancel", "pin", "note", "undo", "unfold",
+    "fork", "erase", "delete", "verify", "doctor", "backup", "export", "import", "copy", "mcp", "worker", "serve",
     "run", "attach", "room", "token",
 )  # fmt: skip
 READING = (["sessions"], ["show", "talk"], ["context", "talk"], ["verify"], ["export", "talk"])

@@ -89,7 +89,16 @@ def test_every_command_runs_as_a_program(store: Path, command: list[str], prints
     assert done.stderr == ""
 
 
-ON_A_SESSION = (["undo"], ["fork"], ["pin"], ["note"], ["cancel"], ["erase", "2", "--yes"], ["delete", "--yes"])
+ON_A_SESSION = (
+    ["undo"],
+    ["unfold"],
+    ["fork"],
+    ["pin"],
+    ["note"],
+    ["cancel"],
+    ["erase", "2", "--yes"],
+    ["delete", "--yes"],
+)
 
 
 @pytest.mark.parametrize("command", ON_A_SESSION, ids=lambda c: c[0])
@@ -242,6 +251,60 @@ def test_of_a_long_rewind_both_ends_are_shown(store: Path, call: Call) -> None:
     assert lines[20].startswith("  #21 ")
     assert lines[22].startswith("  #42 ")
     assert lines[41].startswith("  #61 ")
+
+
+# ---------------------------------------------------------------------- unfold
+
+
+def test_unfold_says_what_it_costs_and_the_way_back_goes_to_the_summary(store: Path, call: Call) -> None:
+    with onefold.open(store) as opened:
+        session = opened.session("talk")
+        session.append([{"role": "user", "content": f"question {n} " + "word " * 60} for n in range(10, 16)])
+        assert session.compact(lambda material: "it was about words").state == "committed"
+        session.append({"role": "user", "content": "and then?"})
+        head, small = session.head, session.state.tokens
+        whole = opened.session("talk").context(segment=1).tokens
+
+    would = decode(fine(call("unfold", "talk", "--dry-run", "--json")))
+    told = fine(call("unfold", "talk", head, "--dry-run"))
+    with onefold.open(store) as opened:
+        assert opened.session("talk").head == head
+    done = fine(call("unfold", "talk", head))
+    shown = fine(call("show", "talk"))
+    context = fine(call("context", "talk"))
+
+    assert (would["step"], would["unfolds"], would["dry_run"], would["limit"]) == ("unfold", [head], True, None)
+    assert (would["tokens_before"], would["tokens_after"]) == (small, whole)
+    assert f"1 compaction would be unfolded (#{head}): verbatim from #1 on" in told
+    assert f"context of talk: {small:,} → {whole:,} tokens (+{whole - small:,})" in told
+    assert f"1 compaction unfolded (#{head})" in done
+    assert "--refold" in done
+    assert f"unfolded: the compaction #{head} is taken back, verbatim from #1 on" in shown
+    assert "it was about words" not in context
+    assert "1 compaction would be in force again: the unfolding is taken back" in fine(
+        call("undo", "talk", "--dry-run")
+    )
+    assert "in force again" in fine(call("undo", "talk"))
+    assert "1 compaction unfolded again" in fine(call("undo", "talk", "--redo"))
+    assert f"folded: the compaction #{head}" in fine(call("show", "talk"))
+    refolded = fine(call("unfold", "talk", "--refold"))
+    assert "folded again: everything before #" in refolded
+    assert "it was about words" in fine(call("context", "talk"))
+    assert f"folded again: the compaction #{head} is in force again" in fine(call("show", "talk"))
+
+
+def test_what_cannot_be_unfolded_is_refused_with_nothing_written(store: Path, call: Call) -> None:
+    before = contents(store)
+    assert_one_line(call("unfold", "talk"), 1, "no compaction is in force")
+    assert_one_line(call("unfold", "talk", "--refold"), 1, "no compaction was unfolded")
+    assert contents(store) == before
+    with onefold.open(store) as opened:
+        session = opened.session("talk")
+        session.append([{"role": "user", "content": f"question {n} " + "word " * 60} for n in range(10, 16)])
+        session.compact(lambda material: "it was about words")
+        session.go_by(onefold.Limits(session.state.tokens + 20, 10))
+    assert_one_line(call("unfold", "talk"), 1, "over the")
+    assert_one_line(call("unfold", "talk", "1"), 1, "segment 1 is no compaction that is in force")
 
 
 # ---------------------------------------------------------------------- fork

@@ -284,8 +284,11 @@ def _every_record() -> list[Record]:
         rests.erase(2)
         prompted = store.session("new-prompt")
         prompted.append({"role": "system", "content": "You mend builds."}, slot="prompt")
+        unfolded = store.session("taken-back")
+        _unfolds(store, unfolded)
         return [
             *before, *session.read(), *fork.read(), *kept.read(), *rested, *rests.read(), *prompted.read(),
+            *unfolded.read(),
         ]  # fmt: skip
 
 
@@ -300,6 +303,15 @@ def _rests(store: onefold.Store, session: onefold.Session) -> onefold.Session:
     journal.fail(claim, "StoreUnavailable: the disk did not answer", 0.0, asked=False, input="4f5a")
     journal.skip(_claimed(journal.claim(session.id, _WHO)), "there is nothing to compact since the last time")
     return session.fork("subagent", id="helper")
+
+
+def _unfolds(store: onefold.Store, session: onefold.Session) -> None:
+    """One whose compaction is taken back, and brought back."""
+    session.append([{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello."}])
+    store.journal.request(session.id)
+    store.journal.commit(_claimed(store.journal.claim(session.id, _WHO)), "They said hello.")
+    session.unfold()
+    session.undo()
 
 
 def _agent(store: onefold.Store, session: onefold.Session) -> None:

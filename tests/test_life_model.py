@@ -24,6 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import onefold
 from onefold import Policy, Session, Store
+from onefold.cli.rehearsal import rehearsal
 from onefold.compaction.context import Context
 from onefold.compaction.plan import Plan, plan
 from onefold.compaction.work import gather
@@ -672,6 +673,83 @@ class Lives(RuleBasedStateMachine):
             life.restore(to)
 
         self.both(lambda: history.restore(self.store.journal, life.id, to, expect_head=head, seen=seen), judged)
+
+    @precondition(lambda self: any(life.folds() for life in self.world.lives.values()))
+    @rule(some=some, back=st.integers(-1, 3))
+    def unfold(self, some: int, back: int) -> None:
+        """One of the compactions in force, the newest of all, or a segment that is none."""
+        handle = self.handle(some)
+        life = self.world.lives.get(handle.session.id)
+        folds = life.folds() if life is not None else []
+        places = sorted(life.views) if life is not None else [1]
+        segment = (
+            None if back < 0 else folds[back % len(folds)] if folds and back < 3 else places[-1 - some % len(places)]
+        )
+        self.unfolded(handle, segment)
+
+    def unfolded(self, handle: Handle, segment: int | None) -> None:
+        life = self.world.lives.get(handle.session.id)
+        seen, saw = (set(life.visible()), life.view.hidden) if life is not None else (set(), frozenset[int]())
+        turn = life.turn if life is not None else 0
+        size = self.size_unfolded(handle.session.id, segment)
+        got, _ = self.both(lambda: handle.session.unfold(segment), lambda _: self.of(handle).unfold(segment, size))
+        if got is not None and life is not None:
+            assert got.unfolds == life.view.unfolds
+            assert (set(life.visible()), life.view.hidden, life.turn) == (seen, saw, turn)
+
+    def size_unfolded(self, id: str, segment: int | None) -> int:
+        """What the context would weigh, by a try that is taken back; 0 if it is refused anyway."""
+        try:
+            return history.unfold(rehearsal(self.store).journal, id, segment).tokens_after
+        except OnefoldError:
+            return 0
+
+    @precondition(lambda self: any(life.acts for life in self.world.lives.values()))
+    @rule(some=some, place=st.integers(-1, 5))
+    def refold(self, some: int, place: int) -> None:
+        """The newest compaction that fits, or any segment."""
+        handle = self.handle(some)
+        life = self.world.lives.get(handle.session.id)
+        places = sorted(life.views) if life is not None else []
+        segment = None if place < 0 or not places else places[-1 - place % len(places)]
+        self.both(lambda: handle.session.refold(segment), lambda _: self.of(handle).refold(segment))
+
+    @rule(
+        some=some,
+        back=st.integers(0, 2),
+        speaks=st.booleans(),
+        how=st.sampled_from(["undo", "refold", "redo", "soft", "cross"]),
+    )
+    def compact_and_unfold(self, some: int, back: int, speaks: bool, how: str) -> None:
+        """Folded more than once, unfolded at one of them, perhaps something said, and taken back in one way or the
+        other; what asks by itself is not heard."""
+        handle = self.handle(some)
+        if (life := self.world.lives.get(handle.session.id)) is None:
+            return
+        at = [*self.world.lives].index(life.id)
+        for _ in range(2):
+            self.work(some, False)
+            self.compact(at, back, 9, False, -1)
+        self.unfold(some, back)
+        if speaks:
+            self.work(some, False)
+        self.look(some)
+        match how:
+            case "undo":
+                self.undo(some)
+            case "redo":
+                self.undo(some)
+                self.redo(some)
+                self.undo(some)
+            case "refold":
+                self.refold(some, -1)
+            case "cross":
+                self.rewind(some, 2 + back)
+                self.refold(some, -1)
+                self.redo(some)
+                self.refold(some, -1)
+            case "soft":
+                self.request(at, "soft", 1, 3)
 
     @precondition(lambda self: len(self.world.lives) < MOST)
     @rule(

@@ -334,6 +334,40 @@ def test_a_fold_opens_to_the_original_messages_and_to_the_fold_before_it(shown: 
     expect(page.locator(".row.fold")).to_have_count(1)
 
 
+def test_a_compaction_is_taken_back_through_the_page_which_says_what_it_costs(shown: Shown, served: Served) -> None:
+    with onefold.open(served.address, policy=POLICY, summarizer=lambda m: f"Summary {len(m.records)}") as store:
+        session = store.session("taken back")
+        for start in (1, 41):
+            session.append(talk(40, start))
+            session.context()
+            assert session.compact().applied
+        session.append(talk(2, 81))
+        before = session.context()
+    page = shown.open("taken back")
+    page.keyboard.press("Home")
+
+    page.get_by_role("button", name=re.compile(r"Tell the model the originals again, about \+\S+ tok")).click()
+    promise = confirm(page, "Take the compaction back")
+
+    assert re.search(r"word for word: \S+ → \S+ tokens", promise)
+    assert "What was said since stays" in promise
+    expect(page.locator(".row.fold")).to_contain_text("Compaction 1")
+    expect(said(page, "Message 32:")).to_be_attached()
+    with onefold.open(served.address) as store:
+        assert store.session("taken back").context().messages[-2:] == before.messages[-2:]
+
+    page.get_by_role("button", name="Undo…").click()
+    promise = confirm(page, "Fold it again")
+
+    assert "no message is hidden" in promise
+    expect(page.locator(".row.fold")).to_contain_text("Compaction 2")
+    page.get_by_role("button", name="Redo…").click()
+    assert "Takes the compaction back again" in confirm(page, "Bring it back")
+    expect(page.locator(".row.fold")).to_contain_text("Compaction 1")
+    with onefold.open(served.address) as store:
+        assert len(store.session("taken back").segments()[-1].unfolds) == 1
+
+
 def test_a_fold_tells_how_it_was_made(shown: Shown) -> None:
     page = shown.open(MAIN)
     page.locator(".cut:not(.other)").first.press("Enter")

@@ -348,6 +348,12 @@ class Lives:
     def rewind(self) -> None:
         self.session.rewind(self.number())
 
+    def unfold(self) -> None:
+        self.session.unfold()
+
+    def refold(self) -> None:
+        self.session.refold()
+
     def pop(self) -> None:
         history.pop(self.store.journal, self.session.id)
 
@@ -393,7 +399,23 @@ STEPS = [
     *["work"] * 3,
     *["pin"] * 2,
     *["compact"] * 2,
-    *("show", "show", "think", "in_turn", "unpin", "note", "prompt", "undo", "redo", "rewind", "pop", "erase", "fork"),
+    *(
+        "show",
+        "show",
+        "think",
+        "in_turn",
+        "unpin",
+        "note",
+        "prompt",
+        "undo",
+        "redo",
+        "rewind",
+        "unfold",
+        "refold",
+        "pop",
+        "erase",
+        "fork",
+    ),
 ]
 
 

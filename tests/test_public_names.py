@@ -47,14 +47,15 @@ STORE = {
 SESSION = {
     "alias", "aliases", "append", "cancel", "compact", "compactions", "context", "erase", "facts", "follow", "fork",
     "go_by", "head", "hidden", "holder", "keep", "limits", "note", "notes", "observe", "open_turn", "pin", "pins",
-    "queue", "read", "redo", "rewind", "segments", "state", "stop_turn", "take", "turn", "undo", "unpin",
+    "queue", "read", "redo", "refold", "rewind", "segments", "state", "stop_turn", "take", "turn", "undo", "unfold",
+    "unpin",
 }  # fmt: skip
 TURN = {"append", "end", "id", "let_go", "number", "take"}
 CONTRACT = {
     Journal: {"append", "cancel", "claim", "claim_next", "commit", "create", "fail", "follow", "hand_back", "read",
               "renew", "request", "skip"},
     turns: {"end", "queue", "renew", "start", "stop", "take"},
-    history: {"fork", "keep", "observe", "redo", "restore", "rewind", "undo"},
+    history: {"fork", "keep", "observe", "redo", "refold", "restore", "rewind", "undo", "unfold"},
     marks: {"alias", "go_by", "note", "pin", "resolve", "unpin"},
     privacy: {"delete", "erase"},
 }  # fmt: skip
@@ -77,7 +78,7 @@ FIELDS = {
     onefold.OpenTurn: ["id", "number", "owner", "holder", "since", "until"],
     onefold.Segment: [
         "number", "base", "cut", "source", "at", "compaction", "summary", "kept", "tokens_before", "tokens_after",
-        "hidden", "redo", "keeper",
+        "hidden", "redo", "keeper", "unfolds",
     ],
     onefold.Summary: ["text", "cut_off", "by", "facts", "spent", "instead_of"],
 }  # fmt: skip

@@ -216,6 +216,20 @@ def bodies(head: int, last: int) -> dict[str, list[Any]]:
             {},
         ],
         "/api/redo": [{**seen, "dry_run": True}, seen, {"seen": 1, "head": 999}, {}],
+        "/api/unfold": [
+            {"head": head, "dry_run": True},
+            {"head": head, "segment": 1},
+            {"head": head},
+            {"head": 999},
+            {},
+        ],
+        "/api/refold": [
+            {"head": head, "dry_run": True},
+            {"head": head, "segment": 1},
+            {"head": head},
+            {"head": 999},
+            {},
+        ],
         "/api/fork": [{}, {"at": 3, "id": "forked"}, {"at": 9_999}, {"id": "s"}, {"kind": "none"}],
     }
 

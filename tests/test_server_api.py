@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 import onefold
-from onefold import Policy, Session, Store, errors
+from onefold import Limits, Policy, Session, Store, errors
 from onefold.cli.app import app as cli
 from onefold.journal.seam import Transaction
 from onefold.model import Json, SessionState
@@ -697,6 +697,32 @@ def test_an_undo_takes_back_what_the_client_has_seen(client: TestClient, session
     assert len(session.context().messages) == 6
     posted(client, "/api/undo", {"seen": session.state.last, "head": session.head, "to": 2})
     assert len(session.context().messages) == 1
+
+
+def test_a_compaction_is_unfolded_and_what_that_costs_is_told_before(client: TestClient, session: Session) -> None:
+    before = session.context()
+    session.compact(lambda material: "short")
+    small = session.state.tokens
+    head = session.head
+
+    would = posted(client, "/api/unfold", {"head": head, "segment": head, "dry_run": True})
+    assert session.head == head
+    done = posted(client, "/api/unfold", {"head": head, "segment": head})
+
+    assert (would["segment"]["tokens_before"], would["segment"]["tokens_after"]) == (small, before.tokens)
+    assert (would["dry_run"], done["dry_run"], done["segment"]["unfolds"], done["limit"]) == (True, False, [head], None)
+    assert session.context().messages == before.messages
+    moved = client.post("/api/unfold", params={"session": "s"}, json={"head": head, "segment": head})
+    refused(moved, 409, "Moved")
+    nothing = client.post("/api/unfold", params={"session": "s"}, json={"head": session.head, "segment": head})
+    assert "no compaction is in force" in refused(nothing, 409, "Refused")
+    session.append({"role": "user", "content": "and then?"})
+    back = posted(client, "/api/refold", {"head": session.head})
+    assert (back["segment"]["summary"], back["segment"]["unfolds"]) == (head, [])
+    assert session.context().summary == "short"
+    session.go_by(Limits(session.state.tokens + 20, 10))
+    large = client.post("/api/unfold", params={"session": "s"}, json={"head": session.head})
+    assert "over the" in refused(large, 413, "TooLarge")
 
 
 def test_nobody_takes_back_what_they_have_not_seen(client: TestClient, session: Session) -> None:

@@ -161,6 +161,8 @@ class Segment:
     """After an undo, the segment that `redo` goes back to."""
     keeper: Keeper = "onefold"
     """Who compacts: onefold, or the agent by itself. Then the segments of its compactions are marks."""
+    unfolds: tuple[int, ...] = ()
+    """The segments of the compactions that it took back, the oldest first: what they stood for is in view again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,7 +275,8 @@ class Session:
         """Takes the newest message of the user back, and all that came of it, whatever was compacted since.
 
         Nothing is deleted: it is hidden, and `redo` brings it back. `Moved` if messages came that this handle has
-        neither read with `context()` nor written.
+        neither read with `context()` nor written. If nothing was said since somebody unfolded a compaction, that is
+        taken back, and no message.
         """
         return self._go_back(history.undo)
 
@@ -286,6 +287,27 @@ class Session:
     def rewind(self, to: int) -> Segment:
         """Hides everything after a record. It lands before a call whose results would be hidden."""
         return self._go_back(partial(_rewound, to))
+
+    def unfold(self, segment: int | None = None) -> Segment:
+        """Takes a compaction back, by the segment that it opened; by default the newest. What it stood for is in view
+        again, and what was said since stays.
+
+        Compactions that were made of its summary are taken back with it: `unfolds` of the segment in force names them.
+        Automatic compactions rest until the context is full. `undo` takes it back if nothing was said since, and
+        `refold` at any time. `TooLarge` if the context would be over what its agent goes by.
+        """
+        goes_by = self.limits() or self._policy.said
+        most = None if goes_by is None else goes_by.hard_tokens
+        moved = history.unfold(self._journal, self.id, segment, most=most, actor=self._agent)
+        self._measured = moved.number
+        return moved
+
+    def refold(self, segment: int | None = None) -> Segment:
+        """Goes to the boundary of a compaction again that was unfolded, whatever was said since; by default the newest
+        that stands for nothing that was taken back or erased meanwhile."""
+        moved = history.refold(self._journal, self.id, segment, actor=self._agent)
+        self._measured = moved.number
+        return moved
 
     def fork(self, kind: ForkKind = "branch", at: int | None = None, *, id: str | None = None) -> Session:
         """A new session whose past is this one's, as it was at a record (by default now). Nothing is copied.

@@ -217,6 +217,12 @@ class Session:
     async def rewind(self, to: int) -> Segment:
         return await in_thread(partial(self._session.rewind, to))
 
+    async def unfold(self, segment: int | None = None) -> Segment:
+        return await in_thread(partial(self._session.unfold, segment))
+
+    async def refold(self, segment: int | None = None) -> Segment:
+        return await in_thread(partial(self._session.refold, segment))
+
     async def fork(self, kind: ForkKind = "branch", at: int | None = None, *, id: str | None = None) -> Session:
         made = await in_thread(partial(self._session.fork, kind, at, id=id))
         return Session(made, self._bell, self._summaries)

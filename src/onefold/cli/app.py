@@ -32,6 +32,7 @@ from onefold.cli import (
     show,
     token,
     undo,
+    unfold,
     verify,
     worker,
 )
@@ -87,6 +88,7 @@ app.command("cancel")(cancel.command)
 app.command("pin")(pin.command)
 app.command("note")(note.command)
 app.command("undo")(undo.command)
+app.command("unfold")(unfold.command)
 app.command("fork")(fork.command)
 app.command("erase")(erase.command)
 app.command("delete")(delete.command)

@@ -40,7 +40,7 @@ def program() -> None:
     \b
     What each scope can do:
       read     see everything, and start nothing
-      write    append, note, pin, undo, redo, fork, and see nothing
+      write    append, note, pin, undo, redo, unfold, fork, and see nothing
       agents   run agents: begin sessions, prompt, stop, restart, and answer what they ask;
                an agent runs commands on the server's machine
       compact  compact, and cancel a compaction

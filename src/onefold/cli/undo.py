@@ -35,7 +35,8 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     Prints the messages and notes it hides, and the context's size before and after. Nothing is deleted: what is hidden
     is in no context any more, `onefold show` still shows it, and --redo brings it back until something else is said.
     With --to, it goes back as far as that record; if a call there has its results later, as far as the record before
-    the call. An open turn is cancelled. If there is nothing to undo or to redo, the exit code is 1.
+    the call. An open turn is cancelled. If nothing was said since a compaction was unfolded, that is taken back
+    instead, and no message. If there is nothing to undo or to redo, the exit code is 1.
 
     \b
     Examples:
@@ -67,6 +68,10 @@ def command(  # noqa: PLR0917  a parameter here is an option there
                 "segment": plain(after),
             }
         )
+        return
+    if before.hidden == after.hidden:  # a compaction was unfolded, and nothing was said since
+        say(_folding(before, after, dry_run=dry_run), style="bold")
+        say(f"context of {safe(found.id)}: {after.tokens_before:,} → {after.tokens_after:,} tokens")
         return
     does = ("would bring back" if redo else "would hide") if dry_run else ("brought back" if redo else "hidden")
     messages = _counted(changed)
@@ -108,3 +113,12 @@ def _counted(changed: Sequence[Record]) -> str:
     notes = sum(1 for r in changed if r.kind == NOTE)
     messages = count(len(changed) - notes, "message")
     return f"{messages} and {count(notes, 'note')}" if notes else messages
+
+
+def _folding(before: Segment, after: Segment, *, dry_run: bool) -> str:
+    if after.unfolds:
+        return f"{count(len(after.unfolds), 'compaction')} {'would be unfolded' if dry_run else 'unfolded'} again"
+    folds = count(len(before.unfolds), "compaction")
+    return (
+        f"{folds} {'would be in force' if dry_run else 'in force'} again: the unfolding is taken back, and no message"
+    )

@@ -133,11 +133,19 @@ def _segment(record: Record, body: Json) -> str:
 
 def _restored(record: Record, body: Json) -> str:
     """An undo or a rewind hides what lies right before its own record; a redo or a restore hides nothing new."""
+    if body.get("unfolds"):
+        return f"unfolded: the {_compactions(body['unfolds'])} taken back"
+    if body.get("refolds"):
+        return f"folded again: the {_compactions(body['refolds'])} in force again"
     first, last = (body.get("hidden") or [[0, 0]])[-1]
     first = body.get("since", first)
     if body.get("redo") and last == record.number - 1:
         return f"undone: #{first} to #{last} no longer count" if first < last else f"undone: #{last} no longer counts"
     return f"back to the boundary of segment {body['restored']}"
+
+
+def _compactions(segments: list[int]) -> str:
+    return f"compaction {numbered(segments)} is" if len(segments) == 1 else f"compactions {numbered(segments)} are"
 
 
 def _taken(record: Record, body: Json) -> str:

@@ -67,14 +67,14 @@ def segment(row: Any) -> Segment:
         hidden = tuple((a, b) for a, b in more.get("hidden", ()))
         return Segment(
             number, base or None, cut, source, at, compaction, summary, names, before, after, hidden,
-            more.get("redo"), more.get("keeper", "onefold"),
+            more.get("redo"), more.get("keeper", "onefold"), tuple(more.get("unfolds", ())),
         )  # fmt: skip
     except (ValueError, TypeError, AttributeError) as error:
         raise StoreDamaged(f"the row of segment {number} makes no sense; run `onefold verify --fix`") from error
 
 
 def rest_of(s: Segment) -> str:
-    more = {"hidden": [list(r) for r in s.hidden], "redo": s.redo, "keeper": s.keeper}
+    more = {"hidden": [list(r) for r in s.hidden], "redo": s.redo, "keeper": s.keeper, "unfolds": list(s.unfolds)}
     return encode({name: value for name, value in more.items() if value not in ([], None, "onefold")})
 
 

@@ -133,6 +133,7 @@ def segment(record: Record) -> Segment:
         hidden=tuple((a, b) for a, b in body.get("hidden", ())),
         redo=body.get("redo"),
         keeper=body.get("keeper", "onefold"),
+        unfolds=tuple(body.get("unfolds", ())),
     )
 
 
@@ -148,7 +149,7 @@ def boundary(like: Segment, state: SessionState, **other: Json) -> dict[str, Jso
         "tokens_after": state.tokens,
         **other,
     }
-    usual: dict[str, Json] = {"hidden": [], "keeper": "onefold", "redo": None, "summary_of": None}
+    usual: dict[str, Json] = {"hidden": [], "keeper": "onefold", "redo": None, "summary_of": None, "unfolds": []}
     return {name: value for name, value in body.items() if name not in usual or value != usual[name]}
 
 

@@ -1,4 +1,4 @@
-"""Going back and branching off: restore, rewind, undo, redo, pop, clear, fork; and sessions that their agent keeps.
+"""Going back and branching off: restore, rewind, undo, redo, unfold, fork and so on; sessions that their agent keeps.
 
 A segment is a view: a cut, a summary, what is kept by name, and what is hidden. Its summary stands for exactly the
 messages before its cut that it does not hide. So an older boundary fits a new view if both hide the same records before
@@ -9,10 +9,11 @@ back, and whatever is open on the old head is settled in the same transaction.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from shlex import quote
 
-from onefold.errors import Moved, OnefoldError, StoreDamaged
+from onefold.errors import Moved, OnefoldError, StoreDamaged, TooLarge
 from onefold.journal import fold, view
 from onefold.journal.contract import Journal, segment
 from onefold.journal.fold import boundary
@@ -80,11 +81,15 @@ def rewind(
 def undo(
     journal: Journal, session: str, *, expect_head: int, seen: int | None = None, actor: str | None = None
 ) -> Segment:
-    """Hides the newest message of the user and all that came of it, whatever was compacted since."""
+    """Hides the newest message of the user and all that came of it, whatever was compacted since. If nothing was said
+    since somebody unfolded a compaction, it takes that back instead."""
 
     def work(tx: Transaction) -> Segment:
         state = _unmoved(tx, session, expect_head, seen)
         head = segment(tx, session, state.head)
+        if head.unfolds and not _said_since(tx, state, head):
+            before = newest(tx, state._replace(last=head.number - 1), head.hidden)
+            return _refold(journal, tx, state, head, before, actor=actor, redo=head.number)
         asked = view.last_user(tx, session, state.last + 1, head.hidden)
         if asked is None:
             raise OnefoldError(f"session {session!r}: there is nothing to undo")
@@ -131,11 +136,78 @@ def redo(
         before = None if head.redo is None else view.segment(tx, session, head.redo)
         if before is None:
             raise OnefoldError(f"session {session!r}: there is nothing to redo")
-        if view.headers(tx, session, head.number, state.last + 1):
+        if _said_since(tx, state, head):
             raise Moved(f"session {session!r}: messages came after the undo, and a redo would be between them; fork it")
         _not_erased(tx, session, before)
-        state = close(journal, tx, state, "cancelled", "an undo was taken back", actor=actor)
-        return _open(journal, tx, state, before, before.hidden, actor=actor, restored=before.number, redo=before.redo)
+        if before.hidden != head.hidden:  # else a compaction is unfolded again, and whoever writes goes on
+            state = close(journal, tx, state, "cancelled", "an undo was taken back", actor=actor)
+        return _open(
+            journal, tx, state, before, before.hidden, actor=actor, restored=before.number, redo=before.redo,
+            unfolds=list(before.unfolds),
+        )  # fmt: skip
+
+    return journal.backend.write(session, work)
+
+
+def unfold(
+    journal: Journal, session: str, fold: int | None = None, *, expect_head: int | None = None,
+    most: int | None = None, actor: str | None = None,
+) -> Segment:  # fmt: skip
+    """Takes a compaction back: the boundary that it replaced, under what is hidden now. By default the newest one.
+
+    What was said since stays, and what was taken back since stays hidden. Compactions that were made of its summary are
+    taken back with it; the new segment names them all. An open turn goes on. `most` is the size in tokens over which it
+    is refused.
+    """
+
+    def work(tx: Transaction) -> Segment:
+        state = known(tx, session) if expect_head is None else _unmoved(tx, session, expect_head, None)
+        head = _kept_here(tx, state)
+        folds: list[int] = []
+        for made in in_force(tx, session, head):
+            folds.append(made.number)
+            if fold is None or made.number <= fold:
+                break
+        if not folds or fold not in (None, folds[-1]):
+            raise OnefoldError(_nothing_to_unfold(tx, session, head, fold))
+        before = newest(tx, state._replace(last=folds[-1] - 1), head.hidden)
+        opened = _open(
+            journal, tx, state, before, head.hidden, actor=actor, restored=before.number,
+            redo=None if _said_since(tx, state, head) else head.redo, unfolds=folds[::-1],
+        )  # fmt: skip
+        if most is not None and opened.tokens_after > most:
+            raise TooLarge(
+                f"session {session!r}: with segment {folds[-1]} unfolded its context would have about "
+                f"{opened.tokens_after:,} tokens, over the {most:,} that its model is sent at most; nothing was "
+                "written. Unfold a later compaction, or read what it stands for without bringing it back"
+            )
+        return opened
+
+    return journal.backend.write(session, work)
+
+
+def refold(
+    journal: Journal, session: str, fold: int | None = None, *, expect_head: int | None = None,
+    actor: str | None = None,
+) -> Segment:  # fmt: skip
+    """Goes to the boundary of a compaction again that was unfolded, also after new turns, under what is hidden now. By
+    default the newest one that stands for nothing that was taken back since."""
+
+    def work(tx: Transaction) -> Segment:
+        state = known(tx, session) if expect_head is None else _unmoved(tx, session, expect_head, None)
+        head = _kept_here(tx, state)
+        found = view.segments(tx, session, state.last + 1) if fold is None else [view.segment(tx, session, fold)]
+        for made in found:
+            if made is None or made.source != "compaction":
+                continue
+            fits = made.cut > head.cut and view.same_before(tx, session, made.cut, made.hidden, head.hidden)
+            if fits and not _erased(tx, session, made):
+                redo = None if _said_since(tx, state, head) else head.redo
+                return _refold(journal, tx, state, head, made, actor=actor, redo=redo)
+        what = "no compaction" if fold is None else f"segment {fold} is no compaction that"
+        raise OnefoldError(
+            f"session {session!r}: {what} was unfolded and stands for just what is in view before its cut; compact it"
+        )
 
     return journal.backend.write(session, work)
 
@@ -295,6 +367,53 @@ def _kept_by_agent(tx: Transaction, state: SessionState) -> Segment:
 
 
 # ---------------------------------------------------------------------- the rules' small parts
+
+
+def in_force(tx: Transaction, session: str, of: Segment) -> Iterator[Segment]:
+    """The compactions that a segment's summary comes from, the newest first: each was made of the one before it."""
+    base: Segment | None = of
+    while base is not None and base.summary is not None:
+        made = view.segment(tx, session, base.summary)
+        if made is None or made.source != "compaction":
+            return
+        yield made
+        base = None if made.base is None else view.segment(tx, session, made.base)
+
+
+def _kept_here(tx: Transaction, state: SessionState) -> Segment:
+    head = segment(tx, state.id, state.head)
+    if head.keeper != "onefold":
+        raise OnefoldError(
+            f"session {state.id!r} is compacted by its agent, which knows nothing of a boundary here; there is nothing "
+            "to unfold"
+        )
+    return head
+
+
+def _nothing_to_unfold(tx: Transaction, session: str, head: Segment, fold: int | None) -> str:
+    stands = [made.number for made in in_force(tx, session, head)][:5]
+    if not stands:
+        return f"session {session!r}: no compaction is in force, so there is nothing to unfold"
+    return (
+        f"session {session!r}: segment {fold} is no compaction that is in force, so it cannot be unfolded; the newest "
+        f"that are: {', '.join(str(n) for n in stands)}"
+    )
+
+
+def _said_since(tx: Transaction, state: SessionState, head: Segment) -> bool:
+    return bool(view.headers(tx, state.id, head.number, state.last + 1))
+
+
+def _refold(
+    journal: Journal, tx: Transaction, state: SessionState, head: Segment, like: Segment, *, actor: str | None,
+    redo: int | None,
+) -> Segment:  # fmt: skip
+    """Opens a segment with the boundary of compactions that were unfolded, and names them. An open turn goes on."""
+    stood = {made.number for made in in_force(tx, state.id, head)}
+    again = [made.number for made in in_force(tx, state.id, like) if made.number not in stood]
+    return _open(
+        journal, tx, state, like, head.hidden, actor=actor, restored=like.number, redo=redo, refolds=again[::-1]
+    )
 
 
 def newest(tx: Transaction, state: SessionState, hidden: Ranges) -> Segment:

@@ -35,6 +35,7 @@ from onefold.server.asking import (
     RedoBody,
     SessionParam,
     UndoBody,
+    UnfoldBody,
     VerifyBody,
 )
 from onefold.server.errors import DECLARED
@@ -48,6 +49,7 @@ from onefold.server.shapes import (
     NotedJson,
     PinnedJson,
     ReportJson,
+    UnfoldedJson,
     WentBackJson,
 )
 from onefold.server.shaping import compacted_json, compaction_json, record_json, report_json, segment_json
@@ -188,6 +190,27 @@ def _went_back(desk: Desk, who: Who, session: str, step: Step, body: UndoBody | 
         "numbers": [r.number for r in changed],
         "dry_run": body.dry_run,
     }
+
+
+@router.post("/api/unfold", response_model=UnfoldedJson, operation_id="unfold")
+def unfold(desk: AtDesk, who: Asking, session: SessionParam, body: UnfoldBody) -> Response:
+    """Takes a compaction back, with those that were made of its summary: what they stood for is in the context again,
+    and what was said since stays. Refused if that is more than the session's agent goes by."""
+    opened = desk.store.session(session, create=False)
+    goes_by = opened.limits() or desk.policy.said
+    most = None if goes_by is None else goes_by.hard_tokens
+    at = rehearsal(desk.store).journal if body.dry_run else desk.store.journal
+    after = history.unfold(at, opened.id, body.segment, expect_head=body.head, most=most, actor=who.name)
+    return json({"segment": segment_json(after), "limit": most, "dry_run": body.dry_run})
+
+
+@router.post("/api/refold", response_model=UnfoldedJson, operation_id="refold")
+def refold(desk: AtDesk, who: Asking, session: SessionParam, body: UnfoldBody) -> Response:
+    """Goes to the boundary of a compaction again that was unfolded, also when more was said since."""
+    id = desk.store.session(session, create=False).id
+    at = rehearsal(desk.store).journal if body.dry_run else desk.store.journal
+    after = history.refold(at, id, body.segment, expect_head=body.head, actor=who.name)
+    return json({"segment": segment_json(after), "limit": None, "dry_run": body.dry_run})
 
 
 @router.post("/api/fork", response_model=ForkedJson, operation_id="fork")

@@ -95,6 +95,16 @@ class RedoBody(Body):
     dry_run: bool = False
 
 
+class UnfoldBody(Body):
+    """Names the segment in force that the client saw: what it was told of the cost is of that one."""
+
+    head: Number
+    segment: Number | None = Field(
+        default=None, description="The segment that the compaction opened; by default the newest that fits."
+    )
+    dry_run: bool = Field(default=False, description="Says what it would cost in tokens, and does nothing.")
+
+
 class ForkBody(Body):
     kind: ForkKind = "branch"
     at: Number | None = None

@@ -39,7 +39,7 @@ _READ = (
     "sessions", "attach", "records", "context", "segments", "expand", "compactions", "ledger", "curve", "search",
     "export", "verify", "events", "live", "rooms",
 )  # fmt: skip
-_WRITE = ("append", "note", "pin", "unpin", "undo", "redo", "fork")
+_WRITE = ("append", "note", "pin", "unpin", "undo", "redo", "unfold", "refold", "fork")
 _AGENTS = ("prompt", "unqueue", "stop", "answer", "restart", "close")
 SCOPE_OF: dict[tuple[str, str], Scope | None] = {
     **{("GET", f"/api/{name}"): "read" for name in _READ},

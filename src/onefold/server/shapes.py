@@ -106,6 +106,7 @@ class SegmentJson(TypedDict):
     hidden: list[list[int]]
     redo: int | None
     keeper: str
+    unfolds: list[int]
 
 
 class SegmentsJson(TypedDict):
@@ -397,6 +398,12 @@ class WentBackJson(TypedDict):
     segment: SegmentJson
     changed: list[RecordJson]
     numbers: list[int]
+    dry_run: bool
+
+
+class UnfoldedJson(TypedDict):
+    segment: SegmentJson
+    limit: int | None
     dry_run: bool
 
 

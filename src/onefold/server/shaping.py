@@ -167,6 +167,7 @@ def segment_json(of: Segment) -> SegmentJson:
         "hidden": [[first, last] for first, last in of.hidden],
         "redo": of.redo,
         "keeper": of.keeper,
+        "unfolds": list(of.unfolds),
     }
 
 

@@ -98,7 +98,41 @@ export function close(known) {
   });
 }
 
+/** What a person is told before a compaction is taken back: above all what it costs. */
+export async function unfold(known, segment) {
+  const query = { session: known.session.id };
+  const what = { head: known.head.number, segment };
+  try {
+    const { segment: would, limit } = await post("unfold", query, { ...what, dry_run: true });
+    const later = would.unfolds.length - 1;
+    ask({
+      title: "Take this compaction back",
+      says: [
+        el("p", {}, "The model sees again what the summary stands for, word for word: ", el("b", {}, cost(would)), limit ? `, of ${words.tokens(limit)} that it is sent at most.` : "."),
+        later > 0 ? `${words.many(later, "later compaction")} made of this summary ${later === 1 ? "is" : "are"} taken back with it.` : null,
+        "What was said since stays, and what was undone stays hidden. Undo goes to the summary again.",
+        known.compaction.open ? "The compaction that is under way is given up." : null,
+        "From here on it is compacted only when it is full, or when somebody asks.",
+      ],
+      label: "Take the compaction back",
+      act: async () => (await post("unfold", query, what), "Taken back. Undo goes to the summary again."),
+    });
+  } catch (error) {
+    tell([error.message, error.remedy].filter(Boolean).join(" · "), true);
+  }
+}
+
+const cost = ({ tokens_before: before, tokens_after: after }) => `${words.tokens(before)} → ${words.tokens(after)} tokens`;
+
 export async function undo(known) {
+  if (known.head.unfolds?.length && known.last === known.head.number) {
+    return back(known, "undo", {
+      title: "Undo",
+      label: "Fold it again",
+      says: (_, segment) => [`Nothing was said since a compaction was taken back: it is in force again, and no message is hidden. ${cost(segment)}.`],
+      done: "The summary is in force again. Redo takes it back.",
+    });
+  }
   await back(known, "undo", {
     title: "Undo",
     label: "Take it back",
@@ -117,7 +151,7 @@ export async function redo(known) {
   await back(known, "redo", {
     title: "Redo",
     label: "Bring it back",
-    says: (changed) => [el("p", {}, `Brings back what was undone: ${words.many(changed.length, "message")}, from #${changed[0]?.number}. The model sees them again.`), changed[0] && quote(changed[0].text ?? "")],
+    says: (changed, segment) => segment.unfolds.length ? [`Takes the compaction back again: ${cost(segment)}.`] : [el("p", {}, `Brings back what was undone: ${words.many(changed.length, "message")}, from #${changed[0]?.number}. The model sees them again.`), changed[0] && quote(changed[0].text ?? "")],
     done: "It is back.",
   });
 }
@@ -126,8 +160,8 @@ async function back(known, path, { title, label, says, done }) {
   const seen = { seen: known.last, head: known.head.number };
   const query = { session: known.session.id };
   try {
-    const { changed } = await post(path, query, { ...seen, dry_run: true });
-    ask({ title, says: says(changed), label, act: async () => (await post(path, query, seen), done) });
+    const { changed, segment } = await post(path, query, { ...seen, dry_run: true });
+    ask({ title, says: says(changed, segment), label, act: async () => (await post(path, query, seen), done) });
   } catch (error) {
     tell([error.message, error.remedy].filter(Boolean).join(" · "), true);
   }

@@ -9,8 +9,8 @@ import { Windowed } from "./window.js";
 import * as words from "./words.js";
 
 export class Conversation {
-  constructor(scroller, session, { open, seen, atEnd, failed }) {
-    Object.assign(this, { scroller, open });
+  constructor(scroller, session, { open, seen, atEnd, failed, unfold }) {
+    Object.assign(this, { scroller, open, unfold });
     this.records = new Records(session, (first, stop) => this.#came(first, stop), failed);
     this.folds = new Set(); // segments whose originals are shown
     this.view = "model";
@@ -237,9 +237,25 @@ export class Conversation {
         compaction && rows.details("made", `${segment.number}.made`, this.open, () => [el("b", {}, "How it was made"), ` ${made(compaction, record)}`], () => account(compaction, segment, record)),
         opens
           ? button([icon("fold"), isOpen ? "Fold the originals" : `Unfold ${words.many(covers, "original")}, #${from}–#${segment.cut - 1}`], () => this.toggle(segment.number), { kind: "unfold", "aria-expanded": String(isOpen) })
+          : null,
+        opens && this.known.head.keeper !== "agent" && this.unfold
+          ? button(`Tell the model the originals again, about +${words.tokens(this.#cost(segment))} tok…`, () => this.unfold(segment.number), { kind: "back", title: "The model sees again what this summary stands for, and all that was said since" })
+          : null,
+        opens
+          ? null
           : el("p.covers", {}, "stands for ", ref(from), "–", ref(segment.cut - 1), base?.summary ? " and the summary before it" : ""),
       ),
     );
+  }
+
+  /** By how many tokens the context grows if this fold is taken back, with those that were made of it. */
+  #cost(segment) {
+    let sum = 0;
+    for (let one = this.segments.get(this.known.head.summary); one; one = this.segments.get(this.segments.get(one.base)?.summary)) {
+      sum += one.tokens_before - one.tokens_after;
+      if (one.number <= segment.number) break;
+    }
+    return Math.max(0, sum);
   }
 
   /** Where an agent compacted by itself: what is before it stays, but the agent may know only a summary of it. */

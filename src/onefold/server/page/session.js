@@ -82,6 +82,7 @@ export class SessionView {
         seen: (first, last) => this.#seen(first, last),
         atEnd: (end) => end && this.#read(),
         failed: (error) => tell(error.message, true),
+        unfold: (segment) => actions.unfold(this.known, segment),
       });
       this.conversation.windowed.inset = () => this.#covered();
       this.conversation.windowed.foot = () => this.room?.element.offsetHeight ?? 0;

@@ -185,6 +185,8 @@ function settled(answer) {
 
 function opened(body) {
   if (body.source === "restored") {
+    if (body.unfolds?.length) return `Unfolded: compaction ${numbers(body.unfolds)} taken back`;
+    if (body.refolds?.length) return `Folded again: compaction ${numbers(body.refolds)} in force again`;
     const range = (body.hidden ?? []).map(([a, b]) => (a === b ? `#${a}` : `#${a}–#${b}`)).join(", ");
     return body.redo ? `Undone: ${range} hidden` : "Redone: what was undone is back";
   }
