@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from onefold import Limits, Moved, OnefoldError, Segment, Session, Store, Superseded, TooLarge
+from onefold import Compactor, Limits, Moved, OnefoldError, Segment, Session, Store, Superseded, TooLarge
 from onefold.journal import history
 from onefold.journal.contract import Journal
 from tests.conftest import running, said
-from tests.helpers import PATIENCE, contents
+from tests.helpers import PATIENCE, contents, quick
 from tests.test_conformance_undo import fold, looked, nothing_changes
 
 Opened = Callable[..., Store]
@@ -301,3 +301,13 @@ def test_an_unfolding_and_its_way_back_outlive_the_process(durable: str, opened:
     assert again.session("s").segments()[-1].unfolds == (made.number,)
     again.session("s").undo()
     assert looked(again.session("s")) == before
+
+
+def test_an_agent_in_mid_turn_goes_on_with_what_was_unfolded(store: Store, session: Session, journal: Journal) -> None:
+    (made,) = folded(session, journal)
+    compactor = Compactor(store, policy=quick(limit=10_000))
+    assert compactor.before_turn(session).segment == made.number
+    unfolded = session.unfold()
+    context = compactor.mid_turn(session)
+    assert (context.segment, context.summary) == (unfolded.number, None)
+    assert session.state.open is None

@@ -64,6 +64,10 @@ def everything(address: str) -> None:
         gone.fork(id="orphan").append(said(1))
         store.delete("gone")
         store.session("waiting").queue(said(1), key="later")
+        unfolded = store.session("unfolded")
+        unfolded.append([said(n) for n in range(1, 9)])
+        store.journal.commit(running(store.journal, "unfolded"), "all of it")
+        unfolded.unfold()
         busy = store.session("busy")
         busy.append([said(n) for n in range(1, 9)])
         store.journal.request("busy")
@@ -126,7 +130,7 @@ def test_a_copy_has_everything_that_its_source_has(
     assert healthy(other)
     done = told(first)
     assert (done["made"], again["made"]) == (True, False)
-    assert len(done["sessions"]) == 9
+    assert len(done["sessions"]) == 10
     assert done["deleted"] == [{"session": "gone", "ids": ["also-gone", "gone"], "new": True, "cause": None}]
     for before, after in zip(done["sessions"].values(), again["sessions"].values(), strict=True):
         assert before["new"] == before["verified"] == after["there"] == after["verified"] > 0
@@ -327,7 +331,7 @@ def test_what_was_erased_since_the_last_copy_is_erased_in_the_copy_too(
     done = told(run(tmp_path, "copy", one, other, "--json"))["sessions"]
 
     assert would["talk"]["erased"] == done["talk"]["erased"] >= 2, "the message, and the summary that covered it"
-    assert [one["cause"] for one in done.values()] == [None] * 10
+    assert [one["cause"] for one in done.values()] == [None] * 11
     assert content(other) == content(one)
     assert healthy(other)
     if target != "postgres":
@@ -714,7 +718,7 @@ def test_a_dry_run_says_what_would_be_and_writes_not_one_byte(
     assert not Path(none).exists()
     assert "TO is not there; it would be made" in words
     assert (there["made"], new["made"]) == (False, True)
-    assert [one["cause"] for one in there["sessions"].values()] == [None] * 9
+    assert [one["cause"] for one in there["sessions"].values()] == [None] * 10
     assert there["sessions"]["other"] | {"new": 30, "there": 31, "verified": 0} == there["sessions"]["other"]
     done = told(run(tmp_path, "copy", one, none, "--json"))
     for id, would in new["sessions"].items():
