@@ -553,7 +553,8 @@ def test_what_a_queued_prompt_may_do_is_still_known_after_a_restart(tmp_path: Pa
             waits = tmp_path / "never"
             await one.send("session/prompt", sessionId=session, prompt=blocks(f"[[wait:{waits}]]"))
             await one.send("session/prompt", sessionId=session, prompt=blocks(words))
-            await until(lambda: there.store.session(session).state.pending == 1)
+            # The first one waits for a moment too, before the agent gets it.
+            await until(lambda: (now := there.store.session(session).state).pending == 1 and now.messages == 1)
             return session
 
     async def again(session: str) -> list[str]:
