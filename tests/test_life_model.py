@@ -1060,6 +1060,26 @@ FOUND: dict[str, list[Step]] = {
         ("restore", {"back": 3, "some": 0, "stale": 1}),
         ("undo", {"some": 0}),
     ],
+    "a prompt that was erased is in force in no older view": [
+        *[("note", {"key": None, "place": 0, "some": 0, "text": ""})] * 2,
+        ("replace_prompt", {"count": 1, "inside": False, "some": 0}),
+        ("queue", {"key": None, "some": 0}),
+        ("work_and_compact", {"place": 0, "roles": ["user"], "some": 0}),
+        ("erase", {"place": 7, "some": 0}),
+        ("start", {"some": 0}),
+        ("restore", {"back": 2, "some": 0, "stale": 1}),
+    ],
+    "nor in a fork at a record before that": [
+        ("answer", {"ids": ["a", "b"], "inside": False, "some": 1}),
+        ("undo", {"some": 0}),
+        ("queue", {"key": None, "some": 0}),
+        ("say", {"inside": False, "key": None, "roles": ["user"], "some": 0}),
+        ("queue", {"key": None, "some": 0}),
+        ("replace_prompt", {"count": 1, "inside": False, "some": 0}),
+        ("call", {"ids": ["a"], "inside": False, "some": 0}),
+        ("erase", {"place": 40, "some": 0}),
+        ("branch_off", {"id": "s2", "now": True, "place": 0, "some": 0, "waits": False}),
+    ],
 }
 
 

@@ -5,7 +5,7 @@ Everything that reads a journal by number goes through here, so that a fork read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onefold.errors import CommitRefused, SessionNotFound
@@ -361,8 +361,18 @@ def standing(tx: Transaction, session: str, stop: int, hidden: Ranges) -> Standi
 
 
 def marks(tx: Transaction, session: str, stop: int) -> list[Record]:
-    """Pins, notes and the like before a number, in order."""
-    return [mark for owner, first, end in parts(tx, session, 1, stop) for mark in tx.marks(owner, first, end)]
+    """Pins, notes and the like before a number, in order. A view from before an erasure does not hide what was erased:
+    so that is looked at here for prompts, which take the place of others."""
+    found = [mark for owner, first, end in parts(tx, session, 1, stop) for mark in tx.marks(owner, first, end)]
+    named = [n for mark in found if is_prompt(mark) for n in mark.body["numbers"]]
+    there = {r.number for r in some(tx, session, named) if r.kind == MESSAGE}
+    if there.issuperset(named):
+        return found
+    return [_narrowed(mark, there) if is_prompt(mark) else mark for mark in found]
+
+
+def _narrowed(prompt: Record, there: Container[int]) -> Record:
+    return prompt._replace(body=prompt.body | {"numbers": [n for n in prompt.body["numbers"] if n in there]})
 
 
 def leading(tx: Transaction, session: str, stop: int, hidden: Ranges) -> tuple[int, ...]:
