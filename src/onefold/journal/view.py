@@ -365,7 +365,7 @@ def marks(tx: Transaction, session: str, stop: int) -> list[Record]:
     so that is looked at here for prompts, which take the place of others."""
     found = [mark for owner, first, end in parts(tx, session, 1, stop) for mark in tx.marks(owner, first, end)]
     named = [n for mark in found if is_prompt(mark) for n in mark.body["numbers"]]
-    there = {r.number for r in some(tx, session, named) if r.kind == MESSAGE}
+    there = {r.number for r in some(tx, session, named) if r.kind == MESSAGE} if named else set()
     if there.issuperset(named):
         return found
     return [_narrowed(mark, there) if is_prompt(mark) else mark for mark in found]
