@@ -215,15 +215,15 @@ class _Telling:
     def _unthought(self, records: Sequence[Record], *, alone: bool) -> list[Record]:
         """Without what was thought before the segment. An item whose reasoning is not there does not refer to it.
 
-        What is hidden, erased or not told here may have been reasoning too: so wherever a number is missing, what
-        follows is told as if it was.
+        What is hidden, erased or not told here may have been reasoning too: so where a number from before the segment
+        is missing, what follows is told as if it was. Within a segment nothing goes.
         """
         told: list[Record] = []
         lost = alone = alone and self._old > 0
         before = 0
         for record in records:
             role = record.header.role if record.header is not None else ""
-            lost = lost or (record.number != before + 1 and self._old > 0)
+            lost = lost or before + 1 != record.number < self._old
             before = record.number
             if role not in ANSWERS:
                 lost = lost if role in _WORKING else alone
