@@ -275,11 +275,11 @@ def test_half_a_frame_at_the_end_is_noise() -> None:
     run(scenario())
 
 
-def test_a_frame_of_sixteen_megabytes_comes_and_goes_whole() -> None:
+def test_a_frame_of_eight_megabytes_comes_and_goes_whole() -> None:
     async def scenario() -> None:
         heard = Heard()
         child = await heard.start(python(ECHO))
-        sent = notification("big", {"text": "x" * 16_000_000})
+        sent = notification("big", {"text": "x" * 8_000_000})
 
         child.send(sent)
         await heard.until(lambda: heard.frames)
@@ -385,10 +385,10 @@ def test_an_agent_whose_frame_is_more_than_it_looks_is_ended() -> None:
 @pytest.mark.parametrize(
     ("said", "taken"), [("a", True), ("\\\\n", False), ("\u6f22", False), ("aaaaaaaaaa\\\\n", True)]
 )
-def test_a_frame_beyond_eight_megabytes_is_taken_if_it_is_plain(said: str, taken: bool) -> None:
+def test_a_frame_beyond_four_megabytes_is_taken_if_it_is_plain(said: str, taken: bool) -> None:
     code = f"""
 import sys
-update = '{{"method":"session/update","params":{{"a":"' + '{said}' * (9_000_000 // len('{said}'.encode())) + '"}}}}\\n'
+update = '{{"method":"session/update","params":{{"a":"' + '{said}' * (5_000_000 // len('{said}'.encode())) + '"}}}}\\n'
 sys.stdout.buffer.write(update.encode())
 sys.stdout.buffer.flush()
 input()
@@ -400,7 +400,7 @@ input()
         await heard.until(lambda: heard.frames or heard.left_out)
 
         assert bool(heard.frames) is taken
-        assert taken or "8,388,608 are the most for text that is not plain ASCII" in heard.left_out[0]
+        assert taken or "4,194,304 are the most for text that is not plain ASCII" in heard.left_out[0]
         await child.end()
 
     run(scenario())
@@ -506,8 +506,8 @@ def test_the_time_for_a_long_line_grows_with_its_length_and_not_faster() -> None
 def test_a_child_that_writes_before_it_reads_and_we_write_before_we_read_is_no_deadlock() -> None:
     code = (
         "import sys\n"
-        'sys.stdout.write(\'{"method":"\' + "y" * 10_000_000 + \'"}\\n\')\n'
-        "sys.stderr.write('e' * 10_000_000 + '\\n'); sys.stderr.flush()\n"
+        'sys.stdout.write(\'{"method":"\' + "y" * 8_000_000 + \'"}\\n\')\n'
+        "sys.stderr.write('e' * 8_000_000 + '\\n'); sys.stderr.flush()\n"
         "sys.stdout.flush()\n" + ECHO
     )
 
@@ -515,15 +515,15 @@ def test_a_child_that_writes_before_it_reads_and_we_write_before_we_read_is_no_d
         heard = Heard()
         heard.gate.clear()
         child = await heard.start(python(code))
-        sent = notification("ours", {"text": "x" * 10_000_000})
+        sent = notification("ours", {"text": "x" * 8_000_000})
 
         child.send(sent)
         await heard.until(lambda: heard.lines)
-        assert child.waiting > 9_000_000
+        assert child.waiting > 7_000_000
         heard.gate.set()
         await heard.until(lambda: len(heard.frames) == 2)
 
-        assert len(heard.frames[0].method or "") == 10_000_000
+        assert len(heard.frames[0].method or "") == 8_000_000
         assert heard.frames[1] == sent
         await child.end()
 

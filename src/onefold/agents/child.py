@@ -38,7 +38,7 @@ CLOSING = 1.0
 KIN_GRACE = 1.0
 """How many seconds what the child started has to end after it."""
 UNKILLABLE = 5.0
-LONGEST_FRAME = 16 << 20
+LONGEST_FRAME = 8 << 20
 """Bytes of one line of stdout that is taken: to read a longer one would keep everybody waiting for more than a tenth of
 a second. An update that is longer is left out; an agent that asks or answers with a longer one is ended."""
 LONGEST_LINE = 64 << 20

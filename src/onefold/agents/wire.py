@@ -21,7 +21,7 @@ INTERNAL_ERROR = -32603
 
 MOST_VALUES = 100_000
 """Values in one frame of a client: text and pictures are one each."""
-MOST_TEXT = 8 << 20
+MOST_TEXT = 4 << 20
 """Bytes of a frame that may be anything. A larger one has to be plain, as pictures and files are: ASCII with few
 escapes. Other text takes three times as long to read and to write, and four times the memory."""
 
