@@ -99,16 +99,16 @@ def test_frames_of_many_megabytes_go_both_ways_and_let_nobody_go(tmp_path: Path)
             ann = await there.joined()
             session = next(iter(there.host.rooms))
             ben, _ = await attached(there, session)
-            ended = await ann.prompt(session, "[[say:first]] [[big:15000000]] [[say:last]] " + "y" * 20 * MEGA)
+            ended = await ann.prompt(session, "[[say:first]] [[big:7000000]] [[say:last]] " + "y" * 20 * MEGA)
 
             assert ended["stopReason"] == "end_turn"
             await ben.until(is_method("onefold/turn_settled"))
             for client in (ann, ben):
                 said = list(texts(client.heard, "agent_message_chunk"))
-                assert [len(s) for s in said] == [5, 15 * MEGA, 4]
+                assert [len(s) for s in said] == [5, 7 * MEGA, 4]
                 assert client.door.outbox.closed is None
             whole = [m["content"]["text"] for m in messages(there, session) if "content" in m]
-            assert sum(len(w) for w in whole) == 15 * MEGA + 9
+            assert sum(len(w) for w in whole) == 7 * MEGA + 9
             assert len(messages(there, session)[0]["prompt"][0]["text"]) > 20 * MEGA
             # One who was away while it was said gets past it, too.
             cid, _ = await attached(there, session, after=numbers(ben)[0])
@@ -891,8 +891,8 @@ def test_over_the_network_too_a_large_prompt_and_a_large_answer_pass(tmp_path: P
         with Ran(tmp_path) as served:
             ann = Remote(served)
             try:
-                await ann.prompt("s", "[[say:a]] [[big:15000000]] [[say:b]] " + "y" * 15 * MEGA)
-                assert [len(s) for s in texts(ann.heard, "agent_message_chunk")] == [1, 15 * MEGA, 1]
+                await ann.prompt("s", "[[say:a]] [[big:7000000]] [[say:b]] " + "y" * 15 * MEGA)
+                assert [len(s) for s in texts(ann.heard, "agent_message_chunk")] == [1, 7 * MEGA, 1]
                 assert len(ann.shots) == 1
             finally:
                 await ann.close()
