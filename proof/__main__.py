@@ -82,15 +82,18 @@ def every_schedule(size: Size, say: Say) -> Row:
     three = schedules.explore(size.depth_of_three, actors=3)
     plans = schedules.explore_plans(size.depth + 1)
     say(f"reading, planning and committing apart: {plans.states:,} states")
-    broken = [found.broken for found in (two, three, plans) if found.broken is not None]
+    masked = schedules.explore_masks(size.depth)
+    say(f"with masks: {masked.states:,} states")
+    searches = (two, three, plans, masked)
+    broken = [found.broken for found in searches if found.broken is not None]
     for what in broken:
         say(f"BROKEN: {what.what}: {' / '.join(what.path)}")
     lost = [b for b in broken if "acknowledged" in b.what or "neither in" in b.what or "summary knows" in b.what]
     stuck = [b for b in broken if "never ends" in b.what]
     return Row(
         "schedules",
-        f"{two.steps + three.steps + plans.steps:,} steps, {two.states + three.states + plans.states:,} states, "
-        f"depth {two.depth}, {three.depth} and {plans.depth}",
+        f"{sum(s.steps for s in searches):,} steps, {sum(s.states for s in searches):,} states, "
+        f"depth {two.depth}, {three.depth}, {plans.depth} and {masked.depth}",
         faults=two.refused + three.refused,
         lost=len(lost),
         stuck=len(stuck),

@@ -21,6 +21,7 @@ CONTRACT = "journal/contract.py"
 FOLD = "journal/fold.py"
 LEASES = "journal/leases.py"
 HISTORY = "journal/history.py"
+MASKS = "journal/masks.py"
 MODEL = "model.py"
 
 _FILES = ["-m", "proof.files", "--quick", "--first", "--method"]
@@ -77,7 +78,18 @@ UNFOLDS = Edit(
 IN_FORCE = Edit(HISTORY, "if not folds or fold not in (None, folds[-1]):", "if not folds:")
 FITS = Edit(HISTORY, "view.same_before(tx, session, made.cut, made.hidden, head.hidden)", "True")
 FARTHER = Edit(HISTORY, "fits = made.cut > head.cut and", "fits =")
-SINCE = Edit(HISTORY, "if head.unfolds and not _said_since(tx, state, head):", "if head.unfolds:")
+SINCE = Edit(HISTORY, "if stands.unfolds and not _said_since(tx, state, stands):", "if stands.unfolds:")
+SPARED = Edit(MASKS, "if held or by_hand or not full or", "if by_hand or not full or")
+SAW = Edit(MASKS, "if state.head != expect_head:")
+RESTS = Edit(
+    MASKS, "if not by_hand and not full and view.origin(tx, state.id, head).source", "if False and head.source"
+)
+STANDS = Edit(
+    "journal/view.py", "found = None if of.origin is None else segment(tx, session, of.origin)", "found = None"
+)
+OUTLIVED = Edit(FOLD, 'if opened.source == "masked":')
+CLOSED = Edit(MASKS, "*(n for members in waiting for n in members), ", "")
+BEHIND_CUT = Edit(CONTRACT, "for m in base.masked if m[0] >= at", "for m in base.masked")
 SYNC = Edit("journal/sqlite/backend.py", "pragma synchronous = full", "pragma synchronous = off")
 
 LINES = "journal/files/writing.py"
@@ -129,6 +141,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a summary that is folded again knows nothing hidden", (FITS,), "model"),
     Mutant("only what was unfolded is folded again", (FARTHER,), "model"),
     Mutant("an undo takes no unfolding back once something was said", (SINCE,), "model"),
+    Mutant("a mask spares what somebody works on", (SPARED,), "schedules"),
+    Mutant("a mask is of the head that was seen", (SAW,), "model"),
+    Mutant("a mask waits where somebody went back", (RESTS,), "model"),
+    Mutant("a mask stands on the segment before it", (STANDS,), "model"),
+    Mutant("failures outlive a mask", (OUTLIVED,), "model"),
+    Mutant("a result of an open group is not masked", (CLOSED,), "model"),
+    Mutant("a commit masks only behind its cut", (BEHIND_CUT,), "schedules"),
     Mutant("what is over is decided at claim", (CLAIMED,), "schedules"),
     Mutant("previous summary carried", (CARRIED,), "engine"),
     Mutant("writer fence of a turn", (WRITER,), "model"),

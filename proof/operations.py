@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 
 from onefold import Policy, Store
-from onefold.journal import copying, history, marks, turns
+from onefold.journal import copying, history, marks, masks, turns
 from onefold.journal.files import FilesBackend
 from onefold.journal.process import Whereabouts
 from onefold.journal.seam import Backend
@@ -307,6 +307,28 @@ def _refold(store: Store) -> Act:
     return lambda: history.refold(store.journal, "a", made.number)
 
 
+def _answered(store: Store) -> list[int]:
+    """A call with a long result."""
+    call = {"id": "m1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    given = {"role": "tool", "tool_call_id": "m1", "content": "what the tool gave " * 40}
+    said = store.session("a").append([{"role": "assistant", "content": None, "tool_calls": [call]}, given])
+    return [said.numbers[1]]
+
+
+def _mask(store: Store) -> Act:
+    """With a compaction open that nobody works on."""
+    numbers = _answered(store)
+    store.journal.request("a", trigger="threshold")
+    head = store.journal.state("a").head
+    return lambda: masks.mask(store.journal, "a", numbers, expect_head=head, full=True)
+
+
+def _unmask(store: Store) -> Act:
+    numbers = _answered(store)
+    made = masks.mask(store.journal, "a", numbers, expect_head=store.journal.state("a").head)
+    return lambda: history.unfold(store.journal, "a", made.number)
+
+
 def _observe(store: Store) -> Act:
     history.keep(store.journal, "a", "agent")
     store.journal.request("a")
@@ -410,6 +432,8 @@ OPERATIONS: dict[str, Callable[[Store], Act]] = {
     "unfold with a turn and a compaction open": _unfold,
     "undo an unfolding": _undo_unfolding,
     "refold": _refold,
+    "mask": _mask,
+    "unmask": _unmask,
     "fork": lambda store: lambda: store.session("a").fork(id="f"),
     "keep": _keep,
     "observe": _observe,

@@ -22,7 +22,7 @@ from onefold.compaction.plan import Plan
 from onefold.compaction.policy import Policy
 from onefold.compaction.work import Work, gather
 from onefold.errors import OnefoldError
-from onefold.journal import history, turns, view
+from onefold.journal import history, masks, turns, view
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryBackend, Room, Shelf
 from onefold.journal.process import Whereabouts
@@ -34,6 +34,7 @@ from onefold.model import Claim, Clock, Draft, HolderId, Json, Record, Segment, 
 SESSION = "s"
 LEASE, LIFE = 60.0, 150.0
 KEYED = "said once"
+LONG = "what the tool gave " * 40
 _FINAL = ("committed", "failed", "cancelled", "superseded", "skipped")
 _WHO = HolderId("host", 1, "A", None, "nonce")
 _SHORT = Policy(tail_tokens=1, tail_messages=1, shrink=0.01)
@@ -120,8 +121,9 @@ class Stage:
         self._ids += 1
         return f"id-{self._ids}"
 
-    def begin(self, actors: int, *, in_turn: bool = False) -> World:
-        """Two messages; or a turn that is open, with a call that waits and a word of the user after it."""
+    def begin(self, actors: int, *, in_turn: bool = False, answered: bool = False) -> World:
+        """Two messages; or a turn that is open, with a call that waits and a word of the user after it; or a call that
+        is `answered` at length."""
         self._set(1000.0, 0, Room())
         self.journal.create(SESSION)
         said: tuple[str, ...] = ("first", "second")
@@ -132,6 +134,11 @@ class Stage:
             calls = {"role": "assistant", "content": "call 1", "tool_calls": [_call("c1")]}
             self.journal.append(SESSION, [self._message("look"), draft(calls, self._id)], turn=turn)
             self.journal.append(SESSION, [self._message("by the way")])
+        elif answered:
+            said = ("look", "call 1", LONG)
+            calls = {"role": "assistant", "content": "call 1", "tool_calls": [_call("c1")]}
+            given = {"role": "tool", "tool_call_id": "c1", "content": LONG}
+            self.journal.append(SESSION, [self._message("look"), draft(calls, self._id), draft(given, self._id)])
         else:
             self.journal.append(SESSION, [self._message(text) for text in said])
         names = tuple(Actor(name, process=n) for n, name in enumerate("ABC"[:actors]))
@@ -204,8 +211,8 @@ def _look(stage: Stage, me: Actor) -> Actor | None:
     return None if head == me.seen else replace(me, seen=head)
 
 
-def _request(stage: Stage, me: Actor) -> Actor:
-    stage.journal.request(SESSION, base=me.seen, attempts=2)
+def _request(stage: Stage, me: Actor, *, trigger: str = "manual") -> Actor:
+    stage.journal.request(SESSION, trigger=trigger, base=me.seen, attempts=2)
     return me
 
 
@@ -389,6 +396,39 @@ def _torn(tx: Transaction, records: list[Record], head: Segment) -> str | None:
     return None
 
 
+def _mask(stage: Stage, me: Actor, *, full: bool = False) -> Actor:
+    """Masks the results of the segment that it saw."""
+    given = [r.number for r in stage.journal.read(SESSION) if r.header is not None and r.header.closes]
+    return replace(me, seen=masks.mask(stage.journal, SESSION, given, expect_head=me.seen, full=full).number)
+
+
+def _unmask(stage: Stage, me: Actor) -> Actor | None:
+    """Shows again what was masked where it looked last."""
+    seen = stage.backend.read(lambda tx: tx.segment(SESSION, me.seen))
+    if seen is None or seen.source != "masked":
+        return None
+    return replace(me, seen=history.unfold(stage.journal, SESSION, seen.number, expect_head=me.seen).number)
+
+
+MASKED: dict[str, Callable[[Stage, Actor], Actor | None]] = {
+    "append": _append,
+    "look": _look,
+    "request": _request,
+    "request by itself": lambda stage, me: _request(stage, me, trigger="threshold"),
+    "claim": _claim,
+    "commit": _commit,
+    "fail": _fail,
+    "restore": _restore,
+    "unfold": _unfold,
+    "mask": _mask,
+    "mask what is full": lambda stage, me: _mask(stage, me, full=True),
+    "unmask": _unmask,
+    "seem dead": lambda stage, me: _die(stage, me, really=False),
+    "time": _time,
+}
+"""Where a call was answered at length: masks beside compactions and ways back."""
+
+
 CANARY: dict[str, Callable[[Stage, Actor], Actor | None]] = {"peek": _peek, "open unseen": _open_unseen}
 """A race that is known: check in one transaction, write in the next. A search that does not find it finds nothing."""
 
@@ -416,7 +456,7 @@ ACTS: dict[str, Callable[[Stage, Actor], Actor | None]] = {
 }
 
 
-_ALL_ACTS = {**PLANNED, **CANARY, **ACTS}
+_ALL_ACTS = {**PLANNED, **MASKED, **CANARY, **ACTS}
 
 
 def _covered(tx: Transaction, claim: Claim, cut: int | None = None) -> set[int]:
@@ -478,6 +518,8 @@ def _lost_or_found(tx: Transaction, records: list[Record], head: Segment, world:
     messages = [r for r in records if r.kind == "message"]
     if sorted(r.body["content"] for r in messages) != sorted(world.appended):
         return "what was acknowledged is not what is there"
+    if any(number < head.cut or view.is_hidden(head.hidden, number) for number, _ in head.masked):
+        return "something is masked that is not in view"
     knows = _knows(tx, head)
     for message in messages:
         hidden = view.is_hidden(head.hidden, message.number)
@@ -493,23 +535,35 @@ def _needless(before: World, world: World) -> str | None:
     name, _, what = world.path[-1].partition(" ")
     seen = next(a.seen for a in before.actors if a.name == name)
     then, now = before.derived, world.derived
-    if what == "request" and then.state is not None and seen != then.state.head:
+    if what.startswith("request") and then.state is not None and seen != then.state.head:
         opened = len(now.compactions) > len(then.compactions)
-        return f"{name} measured segment {seen}, and had the head compacted" if opened else None
+        since = [s for number, s in then.segments.items() if number > seen]
+        heard = what == "request" and all(s.source == "masked" for s in since)  # a person who saw it before that
+        return f"{name} measured segment {seen}, and had the head compacted" if opened and not heard else None
     return None
 
 
 def _evicted(before: World, world: World) -> str | None:
-    """A live attempt is ended by its own actor, by a person, or by a segment that opened; never by a zombie."""
+    """A live attempt is ended by its own actor, by a person, or by a segment that opened; never by a zombie, and never
+    by a mask."""
     then, now = _running(before), _running(world)
     act = world.path[-1]
     name, _, what = act.partition(" ")
+    if then is not None and now is None and what.startswith("mask") and _held(before):
+        return f"{name} masked, and the attempt {then} of another one was given up"
     if then is None or now is not None or what not in ("fail", "hand back", "skip"):
         return None
     claim = next(a.claim for a in before.actors if a.name == name)
     if claim is not None and claim.fence != then:
         return f"{name} ended the attempt {then}, which is another one's"
     return None
+
+
+def _held(world: World) -> bool:
+    """Whether a lease of somebody who lives is in force."""
+    assert world.room is not None
+    lease = world.room.leases.get(SESSION)
+    return lease is not None and lease.in_force(world.now) and _holder(world) in {a.process for a in world.actors}
 
 
 def _running(world: World) -> int | None:
@@ -562,10 +616,11 @@ def explore(
     stage: Stage | None = None,
     acts: tuple[str, ...] = tuple(ACTS),
     in_turn: bool = False,
+    answered: bool = False,
 ) -> Explored:
     """Goes through every order of steps to a depth, the shortest first, or until so many states were met."""
     stage = stage or Stage()
-    first = stage.begin(actors, in_turn=in_turn)
+    first = stage.begin(actors, in_turn=in_turn, answered=answered)
     found = Explored(states=1)
     seen = {_essence(first)}
     line: deque[World] = deque([first])
@@ -600,6 +655,11 @@ def explore(
 def explore_plans(depth: int) -> Explored:
     """The same where reading, planning and committing are steps of their own, in a turn whose call waits."""
     return explore(depth, acts=tuple(PLANNED), in_turn=True)
+
+
+def explore_masks(depth: int) -> Explored:
+    """The same where a tool has given much, and anybody may mask that."""
+    return explore(depth, acts=tuple(MASKED), answered=True)
 
 
 def walk(stage: Stage, steps: int, chance: random.Random, *, actors: int = 3) -> Explored:
@@ -662,7 +722,7 @@ def _essence(world: World) -> object:
 
 def _records(shelf: Shelf) -> tuple[object, ...]:
     return tuple(
-        (r.kind, str(r.body.get("hidden")), r.body["cut"], r.body.get("summary"))
+        (r.kind, str(r.body.get("hidden")), r.body["cut"], r.body.get("summary"), str(r.body.get("masked")))
         if r.kind == "segment.opened"
         else r.kind
         for r, _ in shelf.records
@@ -693,7 +753,7 @@ def main() -> int:
     if canary() is None:
         print("BROKEN: the search did not find a race that is there")
         return 1
-    for found in (explore_plans(7), explore(chosen.depth, actors=chosen.actors, most=chosen.most)):
+    for found in (explore_plans(7), explore_masks(5), explore(chosen.depth, actors=chosen.actors, most=chosen.most)):
         print(f"{found.states:,} states, {found.steps:,} steps, depth {found.depth}, {found.refused:,} refused")
         if found.broken is not None:
             print(f"BROKEN: {found.broken.what}: {' / '.join(found.broken.path)}")

@@ -17,7 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SPEC = Path(__file__).parent.parent / "docs" / "spec" / "Onefold.tla"
-SAFETY = ("OneSuccessor", "OneOpen", "OpenOnHead", "NothingLost", "NoGhost", "ToldOnce", "NoEviction")
+SAFETY = (
+    "OneSuccessor", "OneOpen", "OpenOnHead", "NothingLost", "NoGhost", "ToldOnce", "BaseFits", "MasksShown",
+    "NoEviction", "Spared",
+)  # fmt: skip
+STEPS = ("FinalStays", "HiddenStays", "MasksStay")
 _VIOLATED = re.compile(
     r"Invariant (\w+) is violated|(?:Action property|property) (\w+) (?:is|was) violated"
     r"|(Temporal properties) were violated"
@@ -37,10 +41,24 @@ class Model:
     segments: int = 3
     compactions: int = 2
     attempts: int = 2
+    workers: int = 2
+    quotes: bool = True
+    """Whether somebody quotes: it makes a model several times larger."""
     people: tuple[str, ...] = ()
     liveness: bool = False
     long: bool = False
     """Takes minutes: not in every run."""
+
+
+def _alone(
+    name: str, off: str | None = None, finds: str | None = None, *, people: tuple[str, ...], segments: int = 4,
+    long: bool = False,
+) -> Model:  # fmt: skip
+    """One process, and nobody quotes: how views follow each other is looked at, and there may be more of them."""
+    return Model(
+        name, () if off is None else (off,), finds, segments=segments, attempts=1, workers=1, quotes=False,
+        people=people, long=long,
+    )  # fmt: skip
 
 
 EVERYONE = ("cancel", "rewind", "restore")
@@ -64,6 +82,27 @@ MODELS: tuple[Model, ...] = (
         "a dead last attempt is settled", ("dead last attempt is settled",), "EveryEnds", messages=1, segments=2,
         liveness=True,
     ),
+    _alone("the design, unfolding", people=("rewind", "unfold"), segments=5),
+    _alone("the design, masks", people=("rewind", "restore", "unfold", "mask")),
+    _alone("the design, drafts", people=("rewind", "unfold", "draft"), segments=5),
+    Model("the design, two processes beside masks and drafts", quotes=False, people=("mask", "draft")),
+    _alone("the design, everyone", people=(*EVERYONE, "unfold", "mask", "draft"), segments=5, long=True),
+    _alone(
+        "what a compaction replaced fits what is in view", "boundary knows nothing hidden", "BaseFits",
+        people=("rewind",),
+    ),
+    _alone(
+        "an unfolding keeps what is hidden", "unfold keeps what is hidden", "HiddenStays", people=("rewind", "unfold"),
+    ),
+    _alone("a refolded boundary fits", "refold fits", "NoGhost", people=("rewind", "unfold")),
+    _alone("a mask names its head", "mask names its head", "MasksShown", people=("mask",)),
+    _alone("a mask spares who works", "mask spares the held", "Spared", people=("mask",)),
+    _alone("a mask is of what is shown", "masks are of what is shown", "MasksShown", people=("mask",)),
+    _alone("a mask is carried", "masks are carried", "MasksStay", people=("unfold", "mask")),
+    _alone("what is masked is read whole", "masked is read whole", "NothingLost", people=("mask",)),
+    _alone("a draft names its head", "draft names its head", "NothingLost", people=("draft",)),
+    _alone("a draft knows nothing taken back", "draft names its head", "NoGhost", people=("rewind", "draft")),
+    _alone("a draft spares who works", "draft spares the held", "Spared", people=("draft",)),
     Model("base is the head, alone: two others hold", ("base is the head",), people=("rewind",)),
     Model("unique key, alone: two others hold", ("base is a unique key",), people=("rewind",)),
     Model(
@@ -110,17 +149,20 @@ def check(model: Model, *, workers: int = 2) -> Checked:
         shutil.copy(SPEC, here)
         here.joinpath("Run.tla").write_text("---- MODULE Run ----\nEXTENDS Onefold\nCONSTANTS one, two\n====\n")
         # A breach of several at once is reported by the one it is listed under: so only that one is looked for.
-        looked_for = SAFETY if model.finds is None else tuple(s for s in SAFETY if s == model.finds)
+        looked_for = tuple(s for s in SAFETY if model.finds in (None, s))
+        steps = tuple(s for s in STEPS if model.finds in (None, s))
+        quotable = range(1, model.messages + 1 if model.quotes else 1)
         config = f"""SPECIFICATION Spec
-CONSTANTS one = one two = two Workers = {{one, two}}
+CONSTANTS one = one two = two Workers = {{{", ".join(("one", "two")[: model.workers])}}}
+CONSTANTS Quotable = {{{", ".join(str(m) for m in quotable)}}}
 CONSTANTS MaxMessages = {model.messages} MaxSegments = {model.segments}
 CONSTANTS MaxCompactions = {model.compactions} MaxAttempts = {model.attempts}
 CONSTANTS People = {_set(model.people)} Off = {_set(model.off)}
 """
         if looked_for and not (model.liveness and model.finds):
             config += f"INVARIANTS {' '.join(looked_for)}\n"
-        if model.finds in (None, "FinalStays"):
-            config += "PROPERTY FinalStays\n"
+        if steps:
+            config += f"PROPERTIES {' '.join(steps)}\n"
         if model.liveness:
             config += "PROPERTY EveryEnds\n"
         here.joinpath("Run.cfg").write_text(config)

@@ -81,6 +81,14 @@ class View:
     keeper: str = "onefold"
     source: str = "created"
     unfolds: tuple[int, ...] = ()
+    masked: frozenset[int] = frozenset()
+    """Results that are shown as one line."""
+    origin: int | None = None
+    """Of one that only masks: the one that it stands on."""
+
+    def masking(self, masked: frozenset[int]) -> frozenset[int]:
+        """Those of some results that this view would show."""
+        return frozenset(n for n in masked if n >= self.cut and n not in self.hidden)
 
     def hides_before(self, cut: int) -> set[int]:
         return {n for n in self.hidden if n < cut}
@@ -206,6 +214,14 @@ class Life:
     def view(self) -> View:
         return self.views[self.head]
 
+    def stands_on(self, number: int) -> int:
+        """A segment, or the one below it that does more than mask."""
+        return self.views[number].origin or number
+
+    @property
+    def stands(self) -> View:
+        return self.views[self.stands_on(self.head)]
+
     def summary(self, view: View) -> Summary | None:
         return view.summary if view.summary is not None and view.summary.number > self.lost else None
 
@@ -321,7 +337,8 @@ class Life:
             act.state = "superseded"
         self.head = self.add("segment.opened")
         self.views[self.head] = view
-        self.failures = self.paid = self.rests = 0
+        if view.source != "masked":
+            self.failures = self.paid = self.rests = 0
         return self.head
 
     def once(self, key: str | None, content: Any) -> list[int] | None:
@@ -433,15 +450,16 @@ class Life:
             return False
         if self.failures >= 3 and self.tokens < self.failed_tokens * 1.2:
             pause = min(600, 60 * 2 ** max(0, self.failures - 4))
-            tried = [a for a in self.acts if a.base == self.head and a.state == "failed" and a.trigger == "limit"]
+            since = self.stands_on(self.head)
+            tried = [a for a in self.acts if a.base >= since and a.state == "failed" and a.trigger == "limit"]
             if not full or any(Timed(a.settled_at + pause, pause).lasts(self.world.now) for a in tried):
                 return True
-        return not full and (self.tokens < self.rests * 1.2 or self.view.source == "restored")
+        return not full and (self.tokens < self.rests * 1.2 or self.stands.source == "restored")
 
     def request(self, trigger: str, base: int, allowed: int) -> str:
         if self.kind == "review":
             raise Refused("CompactionDisabled")
-        if base != self.head:
+        if base != self.head and (trigger != "manual" or base < self.stands_on(self.head)):
             return "moved on"
         act = self.open
         if act is not None and act.dead(self.world.now):
@@ -496,12 +514,44 @@ class Life:
         act.state, act.committed_by = "committed", fence
         summary = Summary(self.last + 1, frozenset(knows), quotes=frozenset(quotes))
         view = replace(
-            self.view, cut=cut, summary=summary, kept=tuple(kept), redo=None, unfolds=(), source="compaction"
-        )
-        act.segment = self.open_view(view)
+            self.view, cut=cut, summary=summary, kept=tuple(kept), redo=None, unfolds=(), source="compaction",
+            origin=None,
+        )  # fmt: skip
+        act.segment = self.open_view(replace(view, masked=view.masking(view.masked)))
         if follow_up is not None:
             self.inputs.append(self.add("input.queued", follow_up))
         return act.segment
+
+    def mask(self, numbers: Sequence[int], *, full: bool, by_hand: bool) -> None:
+        """Results as one line each: what is not pinned, not of an open group, not short, and not masked yet."""
+        if self.kind == "review":
+            raise Refused("CompactionDisabled")
+        if self.view.keeper != "onefold":
+            raise Refused("OnefoldError")
+        act = self.open
+        if act is not None and (act.held(self.world.now) or by_hand or not full or act.trigger == "manual"):
+            raise Refused("NotNow")
+        if not by_hand and not full and self.stands.source == "restored":
+            raise Refused("NotNow")
+        waiting = self.waiting(self.last, self.view.hidden)
+        given = self.paired(self.visible(start=self.view.cut), self.last).results
+        stays = self.pinned() | self.view.masked | {n for call in waiting for n in given.get(call, ())}
+        made = {n for n in numbers if n in self.visible(start=self.view.cut) and n not in stays and self.long(n)}
+        if not made:
+            raise Refused("OnefoldError")
+        self.open_view(
+            replace(
+                self.view, masked=self.view.masked | made, origin=self.stands_on(self.head), redo=None, unfolds=(),
+                source="masked",
+            )
+        )  # fmt: skip
+
+    def long(self, number: int) -> bool:
+        entry = self.entries[number]
+        return entry.answers is not None and len(entry.body["content"]) > 250
+
+    def shown_short(self) -> set[int]:
+        return {n for n in self.view.masked if n not in self.pinned(self.head)}
 
     def fail(self, act: Act, fence: int, retry_after: float | None, asked: bool = True) -> None:
         if act.state != "running" or act.fence != fence:
@@ -615,11 +665,17 @@ class Life:
             self.turn = 0
         hidden = self.joined(self.view.hidden | set(range(to + 1, self.last + 1)))
         fits = self.newest(hidden)
-        self.open_view(replace(fits, hidden=hidden, redo=before, keeper=keeper, unfolds=(), source="restored"))
+        self.open_like(fits, hidden=hidden, redo=before, keeper=keeper)
+
+    def open_like(self, view: View, masked: frozenset[int] | None = None, **other: Any) -> None:
+        """A boundary that was there before. What was masked there or is now stays so, unless it is said what is."""
+        now = self.view
+        made = replace(view, **{"unfolds": (), "source": "restored", "origin": None} | other)
+        self.open_view(replace(made, masked=made.masking(view.masked | now.masked if masked is None else masked)))
 
     def undo(self) -> None:
-        if self.view.unfolds and not self.said_since():  # what is taken back is that a compaction was unfolded
-            folded = self.views[max(n for n in self.views if n < self.head)]
+        if self.stands.unfolds and not self.said_since():  # what is taken back is that something was unfolded
+            folded = self.views[max(n for n in self.views if n < self.stands_on(self.head))]
             self.move_boundary(folded, redo=self.head)
             return
         asked = [n for n in self.visible() if self.entries[n].role == "user"]
@@ -629,27 +685,31 @@ class Life:
         self.rewind(min(n for n in asked if n == asked[-1] or (turn and self.entries[n].turn == turn)) - 1)
 
     def redo(self) -> None:
-        before = self.views.get(self.view.redo or 0)
-        if before is None:
+        to = self.stands.redo or 0
+        if to not in self.views:
             raise Refused("OnefoldError")
         if self.said_since():
             raise Refused("Moved")
-        self.go_back_to(before, before.redo, before.unfolds)
+        stood = self.views[self.stands_on(to)]
+        self.go_back_to(self.views[to], stood.redo, stood.unfolds)
 
     def restore(self, segment: int) -> None:
         if segment not in self.views:
             raise Refused("OnefoldError")
-        self.go_back_to(self.views[segment], None)
+        self.go_back_to(self.views[segment], None, masked=self.views[segment].masked)
 
-    def go_back_to(self, view: View, redo: int | None, unfolds: tuple[int, ...] = ()) -> None:
+    def go_back_to(
+        self, view: View, redo: int | None, unfolds: tuple[int, ...] = (), masked: frozenset[int] | None = None
+    ) -> None:
         if (said := self.summary(view)) is not None and said.erased:
             raise Refused("OnefoldError")
         if not unfolds or view.hidden != self.view.hidden:
             self.close("cancelled")
-        self.open_view(replace(view, redo=redo, keeper=self.view.keeper, unfolds=unfolds, source="restored"))
+        self.open_like(view, masked, redo=redo, keeper=self.view.keeper, unfolds=unfolds)
 
     def said_since(self) -> bool:
-        return any(n > self.head and e.kind == "message" for n, e in self.entries.items())
+        since = self.stands_on(self.head)
+        return any(n > since and e.kind == "message" for n, e in self.entries.items())
 
     def folds(self) -> list[int]:
         """The segments of the compactions in force, the newest first: the one that wrote the summary, the one whose
@@ -664,6 +724,9 @@ class Life:
     def unfold(self, segment: int | None, size: int) -> None:
         """What is seen is what the boundary shows that was in force before this compaction; nobody's turn ends. `size`
         is what the context would weigh then."""
+        if self.view.keeper == "onefold" and segment in self.views and self.views[segment].source == "masked":
+            self.unmask(segment, size)
+            return
         stand = self.folds()
         if self.view.keeper != "onefold" or not stand or segment not in (None, *stand):
             raise Refused("OnefoldError")
@@ -672,6 +735,16 @@ class Life:
         first = stand[0] if segment is None else segment
         before = self.views[max(n for n in self.views if n < first)]
         self.move_boundary(before, unfolds=tuple(sorted(n for n in stand if n >= first)))
+
+    def unmask(self, segment: int, size: int) -> None:
+        """What one masked is shown whole again."""
+        before = max((n for n in self.views if n < segment), default=segment)
+        made = self.views[segment].masked - self.views[before].masked
+        if not made & self.view.masked:
+            raise Refused("OnefoldError")
+        if self.limits[0] and size > self.limits[1].hard_tokens:
+            raise Refused("TooLarge")
+        self.move_boundary(self.view, unfolds=(segment,), masked=self.view.masked - made)
 
     def refold(self, segment: int | None) -> None:
         """The boundary of a compaction that stands for just what is in view before it, and for more than now."""
@@ -685,14 +758,14 @@ class Life:
                 return
         raise Refused("OnefoldError")
 
-    def move_boundary(self, view: View, redo: int | None = None, unfolds: tuple[int, ...] = ()) -> None:
+    def move_boundary(
+        self, view: View, redo: int | None = None, unfolds: tuple[int, ...] = (), masked: frozenset[int] | None = None
+    ) -> None:
         """Another boundary for what is in view now. What was undone before can still be redone, if nothing was said
         since."""
         now = self.view
-        redo = redo or (None if self.said_since() else now.redo)
-        self.open_view(
-            replace(view, hidden=now.hidden, redo=redo, keeper=now.keeper, unfolds=unfolds, source="restored")
-        )
+        redo = redo or (None if self.said_since() else self.stands.redo)
+        self.open_like(view, masked, hidden=now.hidden, redo=redo, keeper=now.keeper, unfolds=unfolds)
 
     def fork(self, id: str, kind: str, at: int | None) -> None:
         """The same entries and views up to a closed group, and from there on a life of its own."""
@@ -715,7 +788,7 @@ class Life:
         child.births = [*(b for b in self.births if b < upto), upto]
         born = child.add("fork")
         child.limits = (born, self.limits[1]) if self.limits[0] else (0, None)
-        child.open_view(replace(view, redo=None, keeper="onefold", unfolds=(), source="forked"))
+        child.open_view(replace(view, redo=None, keeper="onefold", unfolds=(), source="forked", origin=None))
 
     def _lands(self, at: int) -> int:
         return self.landing(at, self._in_force(at).hidden)
@@ -727,7 +800,7 @@ class Life:
 
     def keep(self, keeper: str) -> None:
         if keeper != self.view.keeper:
-            self.open_view(replace(self.view, keeper=keeper, redo=None, unfolds=(), source="kept"))
+            self.open_view(replace(self.view, keeper=keeper, redo=None, unfolds=(), source="kept", origin=None))
 
     def observe(self) -> None:
         if self.view.keeper != "agent":
@@ -737,7 +810,7 @@ class Life:
         act = next(a for a in self.acts if a.open)
         self.add("compaction.committed")
         act.state = "committed"
-        act.segment = self.open_view(replace(self.view, redo=None, unfolds=(), source="observed"))
+        act.segment = self.open_view(replace(self.view, redo=None, unfolds=(), source="observed", origin=None))
         self.told.add(act.segment)
 
     # ------------------------------------------------------------------ what people remove
@@ -808,7 +881,7 @@ class Life:
             summary.erased = True
         self.add("erased")
         fits = self.newest(hidden)
-        self.open_view(replace(fits, hidden=hidden, redo=None, keeper=head.keeper, unfolds=(), source="erased"))
+        self.open_like(fits, hidden=hidden, redo=None, keeper=head.keeper, source="erased")
         if (was_open or fits.summary is not head.summary) and self.kind != "review" and head.keeper == "onefold":
             self.ask("erase")
         return set(found)

@@ -99,6 +99,13 @@ def test_quotes_outlive_many_compactions(session: Session) -> None:
     assert quoted(session.context()).count(RULE) == 1
 
 
+def test_the_room_that_is_remembered_is_the_one_in_which_something_was_first_left_out(session: Session) -> None:
+    """More room than that brings something back. As long as all fits, nothing is chosen anew because it grew."""
+    rooms = [body_of(session, folded(session, f"Round {n} begins.").segment)["room"] for n in range(3)]
+
+    assert rooms == sorted({*rooms}), "the whole of people's words was quoted each time"
+
+
 def test_a_restart_keeps_them(durable: str, opened: Callable[..., Store]) -> None:
     folded(opened(durable, policy=QUOTING).session("s"), RULE)
 

@@ -286,9 +286,11 @@ def _every_record() -> list[Record]:
         prompted.append({"role": "system", "content": "You mend builds."}, slot="prompt")
         unfolded = store.session("taken-back")
         _unfolds(store, unfolded)
+        masked = store.session("one-line-each")
+        _masks(masked)
         return [
             *before, *session.read(), *fork.read(), *kept.read(), *rested, *rests.read(), *prompted.read(),
-            *unfolded.read(),
+            *unfolded.read(), *masked.read(),
         ]  # fmt: skip
 
 
@@ -312,6 +314,15 @@ def _unfolds(store: onefold.Store, session: onefold.Session) -> None:
     store.journal.commit(_claimed(store.journal.claim(session.id, _WHO)), "They said hello.")
     session.unfold()
     session.undo()
+
+
+def _masks(session: onefold.Session) -> None:
+    """One in which an old result of a tool is shown as one line."""
+    call = {"id": "call-1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    session.append({"role": "user", "content": "Read it."})
+    session.append({"role": "assistant", "content": None, "tool_calls": [call]})
+    session.append({"role": "tool", "tool_call_id": "call-1", "content": "Lorem ipsum. " * 100})
+    session.mask(4)
 
 
 def _agent(store: onefold.Store, session: onefold.Session) -> None:

@@ -13,7 +13,7 @@ import pytest
 from onefold.server.tokens import Tokens, TokensError
 from tests.helpers import ROOT
 
-OURS = {"scope"}
+OURS = {"scope", "after.number"}
 """What is put into a command and is none of anybody else's words."""
 
 

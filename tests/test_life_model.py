@@ -29,7 +29,7 @@ from onefold.compaction.context import Context
 from onefold.compaction.plan import Plan, plan
 from onefold.compaction.work import gather
 from onefold.errors import OnefoldError
-from onefold.journal import history, marks
+from onefold.journal import history, marks, masks
 from onefold.journal.process import Whereabouts
 from onefold.messages import draft
 from onefold.model import Claim, Json, Quote, Quotes, Record
@@ -164,7 +164,8 @@ class Lives(RuleBasedStateMachine):
             return self.said("assistant", tool_calls=[call_of("a")])
         if role == "result":
             return self.said("tool", tool_call_id="a")
-        return {"role": role, "content": f"word {self.words} " + "of many " * (self.words % 9), **more}
+        many = self.words % 9 if role != "tool" else 60 * (self.words % 2)  # some results are long
+        return {"role": role, "content": f"word {self.words} " + "of many " * many, **more}
 
     def both(self, real: Callable[[], Any], ideal: Callable[[Any], Any]) -> tuple[Any, Any]:
         """Does it, and asks the oracle what had to come of it: the same refusal, or an answer each."""
@@ -525,6 +526,81 @@ class Lives(RuleBasedStateMachine):
             if self.claimed(life, LEASE):
                 self.worry(0, how, asked)
         self.request(some, "limit", 1, 3)
+
+    @rule(some=some, place=st.integers(0, 6), full=st.booleans(), by_hand=st.booleans(), stale=some)
+    def mask(self, some: int, place: int, full: bool, by_hand: bool, stale: int = 9) -> None:
+        """The oldest few results, or something that is none."""
+        life = self.life(some)
+        head = max((n for n in life.views if n < life.head), default=life.head) if stale == 0 else life.head
+
+        def judged(_: Any) -> None:
+            if head != life.head:
+                raise Refused("Moved")
+            life.mask(chosen, full=full, by_hand=by_hand)
+
+        results = [n for n in life.visible() if life.entries[n].answers is not None]
+        chosen = results[:place] if place else [life.head, life.last]
+        got, _ = self.both(
+            lambda: masks.mask(self.store.journal, life.id, chosen, expect_head=head, full=full, by_hand=by_hand),
+            judged,
+        )
+        assert got is None or {n for n, _ in got.masked} == life.view.masked
+
+    @rule(
+        some=some,
+        speaks=st.booleans(),
+        how=st.sampled_from(["undo", "redo", "compact", "unfold", "request", "restore", "mask", "fold", "open"]),
+    )
+    def mask_and_go_on(self, some: int, speaks: bool, how: str) -> None:
+        """What holds of the segment that a mask stands on holds of it: what was undone, what failed, what rests."""
+        handle = self.handle(some)
+        if (life := self.world.lives.get(handle.session.id)) is None:
+            return
+        at = [*self.world.lives].index(life.id)
+        self.before_a_mask(some, at, how)
+        self.mask(at, 6, True, False)
+        masked = life.head
+        if speaks:
+            self.work(some, False)
+        self.look(some)
+        self.after_a_mask(some, at, how, masked)
+
+    def before_a_mask(self, some: int, at: int, how: str) -> None:
+        self.work(some, False)
+        self.work(some, False)
+        if how == "fold":
+            self.compact(at, 0, 9, False, -1)
+            self.unfold(some, -1)
+        if how == "redo":
+            self.look(some)
+            self.undo(some)
+        if how == "request":
+            self.wear_out(at, "fail", 3, True)
+        if how == "open":
+            self.call(some, False, ["a", "b", "c"])
+            self.answer(some, False, ["a", "b"])
+
+    def after_a_mask(self, some: int, at: int, how: str, masked: int) -> None:
+        match how:
+            case "undo" | "fold":
+                self.undo(some)
+                self.redo(some)
+            case "redo":
+                self.redo(some)
+            case "compact":
+                self.compact(at, 3, 9, False, -1)
+                self.unfold(some, 0)
+            case "unfold":
+                self.unfolded(self.handle(some), masked)
+                self.undo(some)
+            case "request":
+                self.request(at, "soft", 1, 3)
+                self.request(at, "limit", 1, 3)
+                self.request(at, "manual", 0, 3)
+            case "restore":
+                self.restore(at, 1, 5)
+            case "mask":
+                self.mask(at, 6, False, True)
 
     @rule(some=some, window=st.sampled_from([1_000, 8_000]))
     def go_by(self, some: int, window: int) -> None:
@@ -940,6 +1016,7 @@ def the_boundaries_are_one_line(life: Life, session: Session) -> None:
     assert [s.number for s in segments] == [n for n in sorted(life.views) if n > life.forked_at]
     assert [s.base for s in segments] == [None, *(s.number for s in segments[:-1])]
     assert [s.cut for s in segments] == [life.views[s.number].cut for s in segments]
+    assert [{n for n, _ in s.masked} for s in segments] == [life.views[s.number].masked for s in segments]
     open = [a for a in life.acts if a.open]
     assert [a.base for a in open] in ([], [life.head])
 
@@ -953,7 +1030,14 @@ def the_context_holds_exactly_what_is_visible(life: Life, context: Context) -> N
     assert known | set(verbatim) | set(context.left_out) == visible, "lost, or a ghost"
     assert [(n.kind, n.text) for n in context.notes] == life.notes()
     for number, body in zip(context.numbers, context.messages, strict=True):
-        assert number in (0, context.segment, *noted) or body == life.entries[number].body
+        if number in (0, context.segment, *noted):
+            continue
+        said = life.entries[number].body
+        if number in context.masked:
+            assert body["content"].startswith(f"[The result #{number}, of about ")
+            said = said | {"content": body["content"]}
+        assert body == said
+    assert {*context.masked} == life.shown_short().intersection(context.numbers)
     assert list(context.numbers) == life.context()
     assert {q.number: q.text for q in context.quotes} == {
         n: life.entries[n].body["content"][:QUOTED] for n in life.quoted()

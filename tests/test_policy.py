@@ -43,6 +43,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         {"backoff": (2.0, -1.0)},
         {"turn_lease": 0},
         {"quote_tokens": -1},
+        {"mask_tokens": -1},
+        {"mask_newest": -1},
         {"life": 1e300},
         {"wait": 2e9},
         {"turn_lease": 2e9},
@@ -61,7 +63,7 @@ NUMBERS = [f.name for f in dataclasses.fields(Policy) if f.type in ("int", "floa
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, "60", None], ids=repr)
 @pytest.mark.parametrize("name", [*NUMBERS, "backoff"])
 def test_what_is_no_finite_number_is_refused_by_name(name: str, number: Json) -> None:
-    assert len(NUMBERS) == 15
+    assert len(NUMBERS) == 17
     given: dict[str, Json] = {name: (2.0, number) if name == "backoff" else number}
     with pytest.raises(ValueError, match=rf"^{name}(\[1\])? is a finite number, not "):
         Policy(**given)

@@ -13,7 +13,8 @@ EXTENDS Naturals, Sequences, FiniteSets
 
 CONSTANTS Workers,          \* processes that compact
           MaxMessages, MaxSegments, MaxCompactions, MaxAttempts,
-          People,           \* what people do in this run: a subset of {"cancel", "rewind", "restore"}
+          Quotable,         \* messages that somebody may think of to quote
+          People,           \* what is done in this run, of {"cancel", "rewind", "restore", "unfold", "mask", "draft"}
           Off               \* guards that are taken away
 
 VARIABLES last,             \* messages 1..last were acknowledged
@@ -21,9 +22,11 @@ VARIABLES last,             \* messages 1..last were acknowledged
           compactions,      \* every compaction ever asked for
           fence,            \* the number of the newest claim
           holds,            \* what each process believes that it holds
-          evicted           \* a live attempt was ended by somebody who had lost his own
+          evicted,          \* who ended somebody else's live attempt: "late", "mask", "draft"
+          draft             \* the newest draft of another summary, and the head that it was made for
 
-vars == <<last, segments, compactions, fence, holds, evicted>>
+beside == <<evicted, draft>>                                         \* what most actions leave alone
+vars == <<last, segments, compactions, fence, holds, beside>>
 
 Guard(g)  == g \notin Off
 Nothing   == [compaction |-> 0, gone |-> FALSE]
@@ -32,27 +35,40 @@ Holding(w) == holds[w].compaction # 0
 Survivor  == CHOOSE w \in Workers : TRUE
 OpenState == {"requested", "running"}
 Newest    == Len(segments)
+Now       == segments[Newest]
 Open      == {c \in DOMAIN compactions : compactions[c].state \in OpenState}
 Before(cut) == 1..(cut - 1)
 
 (* A segment is a view of the session: from `cut` on everything is verbatim *)
 (* but for what is `hidden`; for what lies before it stands a summary, of   *)
 (* which all that matters here is which messages it `knows`, and beside it  *)
-(* the messages that it `quotes`, by their numbers.                         *)
-First == [base |-> 0, cut |-> 1, hidden |-> {}, knows |-> {}, quotes |-> {}]
+(* the messages that it `quotes`, by their numbers.  What is `masked` is    *)
+(* shown as one line.  `made` is the segment that a compaction opened with  *)
+(* this summary, 0 if there is none.                                        *)
+First == [base |-> 0, cut |-> 1, hidden |-> {}, knows |-> {}, quotes |-> {}, masked |-> {}, made |-> 0]
+
+(* The compactions in force in a segment: the one that made its summary,    *)
+(* the one that made the summary which that was made of, and so on.         *)
+RECURSIVE Line(_)
+Line(s) == LET n == segments[s].made IN IF n = 0 THEN {} ELSE {n} \cup Line(segments[n].base)
+
+(* Of what was masked, a view has what is verbatim in it.                   *)
+Masks(masked, cut, hidden) ==
+  IF Guard("masks are of what is shown") THEN {m \in masked : m >= cut} \ hidden ELSE masked
 
 Init == /\ last = 0
         /\ segments = <<First>>
         /\ compactions = <<>>
         /\ fence = 0
         /\ holds = [w \in Workers |-> Nothing]
-        /\ evicted = FALSE
+        /\ evicted = {}
+        /\ draft = [head |-> 0]
 
 ------------------------------------------------------------------------------
 (* Appends never wait for anything.                                         *)
 AppendMessage == /\ last < MaxMessages
                  /\ last' = last + 1
-                 /\ UNCHANGED <<segments, compactions, fence, holds, evicted>>
+                 /\ UNCHANGED <<segments, compactions, fence, holds, beside>>
 
 (* The one way in which a boundary moves.  Whatever is open was planned on  *)
 (* another segment then, and is settled in the same transaction.            *)
@@ -74,18 +90,20 @@ Request(seen) ==
   /\ Len(compactions) < MaxCompactions
   /\ compactions' = Append(compactions, [base |-> seen, state |-> "requested", attempts |-> 0, fence |-> 0,
                                          leased |-> FALSE, alive |-> FALSE])
-  /\ UNCHANGED <<last, segments, fence, holds, evicted>>
+  /\ UNCHANGED <<last, segments, fence, holds, beside>>
 
 (* A claim fixes what may be summarised: all there is now, and no more.     *)
+(* What is masked is read whole.                                            *)
 Claim(w, c) ==
-  LET it == compactions[c]  base == segments[it.base]  seen == (base.cut..last) \ base.hidden IN
+  LET it == compactions[c]  base == segments[it.base]
+      seen == ((base.cut..last) \ base.hidden) \ (IF Guard("masked is read whole") THEN {} ELSE base.masked) IN
   /\ c \in Open /\ ~it.leased /\ it.attempts < MaxAttempts /\ holds[w] # Gone
   /\ fence' = fence + 1
   /\ compactions' = [compactions EXCEPT ![c] = [it EXCEPT !.state = "running", !.attempts = @ + 1, !.fence = fence + 1,
                                                          !.leased = TRUE, !.alive = TRUE]]
   /\ holds' = [holds EXCEPT ![w] = [compaction |-> c, fence |-> fence + 1, base |-> it.base, upto |-> last, gone |-> FALSE,
                                     knows |-> IF Guard("summary before is carried") THEN base.knows \cup seen ELSE seen]]
-  /\ UNCHANGED <<last, segments, evicted>>
+  /\ UNCHANGED <<last, segments, beside>>
 
 (* The first valid summary wins.  Nobody looks at a lease.  What it quotes  *)
 (* may be anything somebody thought of: the transaction looks.              *)
@@ -100,9 +118,10 @@ Commit(w, cut, quotes) ==
   /\ quotes \subseteq 1..last
   /\ Guard("quotes are looked at") => quotes \subseteq Before(cut) \ segments[mine.base].hidden
   /\ OpenSegment([base |-> mine.base, cut |-> cut, hidden |-> segments[mine.base].hidden,
-                  knows |-> mine.knows \cap Before(cut), quotes |-> quotes],
+                  knows |-> mine.knows \cap Before(cut), quotes |-> quotes, made |-> Newest + 1,
+                  masked |-> Masks(segments[mine.base].masked, cut, {})],
                  [compactions EXCEPT ![mine.compaction].state = "committed"])
-  /\ UNCHANGED <<last, fence, holds, evicted>>                      \* it keeps its claim, and may try again
+  /\ UNCHANGED <<last, fence, holds, beside>>                      \* it keeps its claim, and may try again
 
 (* An attempt ends without a summary: it failed, or there was nothing to    *)
 (* compact, or its process gives it back, which is the last it does and     *)
@@ -112,8 +131,8 @@ EndsAttempt(w, ended) ==
   /\ Holding(w) /\ it.state = "running"
   /\ Guard("fence on fail") => it.fence = mine.fence
   /\ compactions' = [compactions EXCEPT ![mine.compaction] = [ended EXCEPT !.leased = FALSE, !.alive = FALSE]]
-  /\ evicted' = (evicted \/ (it.fence # mine.fence /\ it.leased))
-  /\ UNCHANGED <<last, segments, fence>>
+  /\ evicted' = evicted \cup (IF it.fence # mine.fence /\ it.leased THEN {"late"} ELSE {})
+  /\ UNCHANGED <<last, segments, fence, draft>>
 
 Held(w)     == compactions[holds[w].compaction]
 Fail(w)     == /\ Holding(w) /\ UNCHANGED holds
@@ -125,62 +144,124 @@ HandBack(w) == /\ Holding(w) /\ w # Survivor /\ holds' = [holds EXCEPT ![w] = Go
 
 Crash(w) == /\ Holding(w)
             /\ holds' = [holds EXCEPT ![w] = Nothing]
-            /\ UNCHANGED <<last, segments, compactions, fence, evicted>>
+            /\ UNCHANGED <<last, segments, compactions, fence, beside>>
 
 ------------------------------------------------------------------------------
 (* Time.  A lease runs out, or is renewed, whenever it likes; but no        *)
 (* renewal stretches the longest life of an attempt.                        *)
 LeaseOut(c)  == /\ c \in Open /\ compactions[c].leased
                 /\ compactions' = [compactions EXCEPT ![c].leased = FALSE]
-                /\ UNCHANGED <<last, segments, fence, holds, evicted>>
+                /\ UNCHANGED <<last, segments, fence, holds, beside>>
 Renew(w)     == LET mine == holds[w]  it == compactions[mine.compaction] IN
                 /\ Holding(w) /\ it.state = "running" /\ it.fence = mine.fence /\ ~it.leased
                 /\ Guard("longest life") => it.alive
                 /\ compactions' = [compactions EXCEPT ![mine.compaction].leased = TRUE]
-                /\ UNCHANGED <<last, segments, fence, holds, evicted>>
+                /\ UNCHANGED <<last, segments, fence, holds, beside>>
 LifeOver(c)  == /\ c \in Open /\ compactions[c].alive
                 /\ compactions' = [compactions EXCEPT ![c].alive = FALSE, ![c].leased = @ /\ ~Guard("longest life")]
-                /\ UNCHANGED <<last, segments, fence, holds, evicted>>
+                /\ UNCHANGED <<last, segments, fence, holds, beside>>
 (* Whoever meets the dead last attempt settles it.                          *)
 SettleDead(c) == LET it == compactions[c] IN
                 /\ Guard("dead last attempt is settled")
                 /\ c \in Open /\ it.state = "running" /\ ~it.leased /\ it.attempts = MaxAttempts
                 /\ compactions' = [compactions EXCEPT ![c].state = "failed"]
-                /\ UNCHANGED <<last, segments, fence, holds, evicted>>
+                /\ UNCHANGED <<last, segments, fence, holds, beside>>
 
 ------------------------------------------------------------------------------
 (* People.                                                                  *)
 Cancel(c) == /\ "cancel" \in People /\ c \in Open
              /\ compactions' = [compactions EXCEPT ![c].state = "cancelled"]
-             /\ UNCHANGED <<last, segments, fence, holds, evicted>>
+             /\ UNCHANGED <<last, segments, fence, holds, beside>>
 
 (* A boundary fits a view if both hide the same messages before its cut.    *)
 Fits(s, hidden) == segments[s].hidden \cap Before(segments[s].cut) = hidden \cap Before(segments[s].cut)
 Highest(S) == CHOOSE s \in S : \A t \in S : t <= s
 
+(* An older boundary, under what is hidden now.                             *)
+Again(old, hidden) ==
+  [old EXCEPT !.base = Newest, !.hidden = hidden,
+              !.masked = Masks(@ \cup (IF Guard("masks are carried") THEN Now.masked ELSE {}), old.cut, hidden)]
+NewestFitting(before, hidden) ==
+  segments[Highest({s \in 1..(before - 1) : Guard("boundary knows nothing hidden") => Fits(s, hidden)})]
+
 Rewind(to) ==
-  LET hidden == segments[Newest].hidden \cup ((to + 1)..last)
-      fits == {s \in 1..Newest : Guard("boundary knows nothing hidden") => Fits(s, hidden)}
-      old == segments[Highest(fits)] IN
-  /\ "rewind" \in People /\ to < last /\ hidden # segments[Newest].hidden
-  /\ OpenSegment([base |-> Newest, cut |-> old.cut, hidden |-> hidden, knows |-> old.knows,
-                  quotes |-> old.quotes], compactions)
-  /\ UNCHANGED <<last, fence, holds, evicted>>
+  LET hidden == Now.hidden \cup ((to + 1)..last) IN
+  /\ "rewind" \in People /\ to < last /\ hidden # Now.hidden
+  /\ OpenSegment(Again(NewestFitting(Newest + 1, hidden), hidden), compactions)
+  /\ UNCHANGED <<last, fence, holds, beside>>
 
 (* Redo, and going back to any older segment: its whole view.               *)
 Restore(s) ==
   /\ "restore" \in People /\ s \in 1..Newest
   /\ OpenSegment([segments[s] EXCEPT !.base = Newest], compactions)
-  /\ UNCHANGED <<last, fence, holds, evicted>>
+  /\ UNCHANGED <<last, fence, holds, beside>>
+
+(* A compaction in force is taken back, with those that were made of it.    *)
+(* What was said since stays, and what was taken back since stays hidden.   *)
+Unfold(n) ==
+  LET old == NewestFitting(n, Now.hidden) IN
+  /\ "unfold" \in People /\ n \in Line(Newest)
+  /\ OpenSegment(Again(old, IF Guard("unfold keeps what is hidden") THEN Now.hidden ELSE old.hidden), compactions)
+  /\ UNCHANGED <<last, fence, holds, beside>>
+
+(* To the boundary of a compaction again that stands for more than what is  *)
+(* in force, or was made of it.                                             *)
+Refold(s) ==
+  /\ "unfold" \in People /\ s \in 1..Newest /\ segments[s].made = s
+  /\ segments[s].cut > Now.cut \/ Now.made \in Line(s) \ {s}
+  /\ Guard("refold fits") => Fits(s, Now.hidden)
+  /\ OpenSegment(Again(segments[s], Now.hidden), compactions)
+  /\ UNCHANGED <<last, fence, holds, beside>>
+
+------------------------------------------------------------------------------
+(* What opens a segment without a claim leaves alone a compaction that      *)
+(* somebody holds.  One that waits for somebody it supersedes.              *)
+Live == {c \in Open : compactions[c].leased}
+Spares(guard, who) == /\ Guard(guard) => Live = {}
+                      /\ evicted' = evicted \cup (IF Live = {} THEN {} ELSE {who})
+
+(* Results are shown as one line each, chosen by somebody who looked at     *)
+(* segment `seen`, perhaps long ago.                                        *)
+Mask(seen, M) ==
+  /\ "mask" \in People /\ seen \in 1..Newest
+  /\ M # {} /\ M \subseteq ((segments[seen].cut..last) \ segments[seen].hidden) \ segments[seen].masked
+  /\ Guard("mask names its head") => seen = Newest
+  /\ Spares("mask spares the held", "mask")
+  /\ OpenSegment([Now EXCEPT !.base = Newest, !.masked = @ \cup M], compactions)
+  /\ UNCHANGED <<last, fence, holds, draft>>
+
+(* A mask is taken back like a compaction.                                  *)
+Unmask(M) == /\ "mask" \in People /\ "unfold" \in People /\ M # {} /\ M \subseteq Now.masked
+             /\ OpenSegment([Now EXCEPT !.base = Newest, !.masked = @ \ M], compactions)
+             /\ UNCHANGED <<last, fence, holds, beside>>
+
+(* Summarising again: the summary in force is made once more, of what it    *)
+(* was made of.  It is a draft until somebody says so, perhaps much later.  *)
+(* Of all summaries it alone stands at the cut of the one before it.        *)
+Draft ==
+  LET of == {n \in Line(Newest) : segments[segments[n].base].cut < Now.cut}
+      base == segments[segments[Highest(of)].base] IN
+  /\ "draft" \in People /\ of # {}
+  /\ draft' = [head |-> Newest, knows |-> base.knows \cup ((base.cut..(Now.cut - 1)) \ Now.hidden)]
+  /\ UNCHANGED <<last, segments, compactions, fence, holds, evicted>>
+
+CommitDraft ==
+  /\ draft.head # 0
+  /\ Guard("draft names its head") => draft.head = Newest
+  /\ Spares("draft spares the held", "draft")
+  /\ OpenSegment([Now EXCEPT !.base = Newest, !.knows = draft.knows, !.made = Newest + 1], compactions)
+  /\ UNCHANGED <<last, fence, holds, draft>>
 
 ------------------------------------------------------------------------------
 Next == \/ AppendMessage
-        \/ \E s \in 1..MaxSegments : Request(s) \/ Restore(s)
+        \/ \E s \in 1..MaxSegments : Request(s) \/ Restore(s) \/ Unfold(s) \/ Refold(s)
+        \/ \E M \in SUBSET (1..MaxMessages) : Unmask(M) \/ \E s \in 1..MaxSegments : Mask(s, M)
+        \/ Draft \/ CommitDraft
         \/ \E m \in 0..MaxMessages : Rewind(m)
         \/ \E c \in 1..MaxCompactions : LeaseOut(c) \/ LifeOver(c) \/ SettleDead(c) \/ Cancel(c)
         \/ \E w \in Workers : \/ Fail(w) \/ Skip(w) \/ HandBack(w) \/ Crash(w) \/ Renew(w)
                               \/ \E c \in DOMAIN compactions : Claim(w, c)
-                              \/ \E cut \in 1..(MaxMessages + 1), quotes \in SUBSET (1..MaxMessages) :
+                              \/ \E cut \in 1..(MaxMessages + 1), quotes \in SUBSET Quotable :
                                    Commit(w, cut, quotes)
 
 (* Time passes, and one process lives.  Nothing says that any summary is    *)
@@ -195,11 +276,18 @@ OneSuccessor == \A s, t \in DOMAIN segments : s # t => segments[s].base # segmen
 OneOpen      == Cardinality(Open) <= 1
 OpenOnHead   == \A c \in Open : compactions[c].base = Newest
 Told(s)      == segments[s].knows \cup segments[s].quotes            \* of what lies before its cut
-NothingLost  == \A m \in (1..last) \ segments[Newest].hidden : m >= segments[Newest].cut \/ m \in Told(Newest)
-NoGhost      == Told(Newest) \cap segments[Newest].hidden = {}
-ToldOnce     == Told(Newest) \subseteq Before(segments[Newest].cut)
-NoEviction   == ~evicted
+NothingLost  == \A m \in (1..last) \ Now.hidden : m >= Now.cut \/ m \in Told(Newest)
+NoGhost      == Told(Newest) \cap Now.hidden = {}
+ToldOnce     == Told(Newest) \subseteq Before(Now.cut)
+MasksShown   == Now.masked \subseteq (Now.cut..last) \ Now.hidden
+BaseFits     == \A n \in Line(Newest) : Fits(segments[n].base, Now.hidden)
+NoEviction   == "late" \notin evicted
+Spared       == evicted \cap {"mask", "draft"} = {}
 FinalStays   == [][\A c \in DOMAIN compactions :
                      compactions[c].state \notin OpenState => compactions'[c].state = compactions[c].state]_vars
+Restores     == \E s \in 1..MaxSegments : Restore(s)                 \* the one way to show what was hidden
+HiddenStays  == [][Now.hidden \subseteq Now'.hidden \/ Restores]_vars
+MasksStay    == [][\/ Masks(Now.masked, Now'.cut, Now'.hidden) \subseteq Now'.masked
+                   \/ Restores \/ Unmask(Now.masked \ Now'.masked)]_vars
 EveryEnds    == \A c \in 1..MaxCompactions : (c \in Open) ~> (c \in DOMAIN compactions /\ c \notin Open)
 ==============================================================================

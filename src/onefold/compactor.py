@@ -19,8 +19,8 @@ from onefold.compaction.counting import Counter, counted, counter
 from onefold.compaction.limits import Gauge, Limits, Standing, Step, decide
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Summarizer
-from onefold.errors import OnefoldError, TooLarge
-from onefold.journal import view
+from onefold.errors import Moved, NotNow, OnefoldError, TooLarge
+from onefold.journal import masks, view
 from onefold.journal.bounds import grown
 from onefold.journal.contract import segment
 from onefold.journal.refusals import compacts
@@ -34,6 +34,8 @@ log = logging.getLogger("onefold")
 
 T = TypeVar("T")
 
+LEAST_SAVED = 0.2
+"""A mask makes a context smaller by a fifth at least: less is not worth a provider's cache."""
 _REMEMBERED = 10_000
 """Sessions whose gauges are remembered."""
 _NEVER_BELOW = 10
@@ -179,10 +181,10 @@ class Compactor:
         if sent is not None and self._only_compacted_since(session, sent.segment):
             stays = session.context(segment=sent.segment)
             if self._size(session, model, stays) <= self.policy.of(model).hard_tokens:
-                if self._due(state := session.state, model):
+                if self._due(state := session.state, model) and not self._masked(session, model):
                     yield Ask(session, "threshold", wait=False, base=state.head)
                 return self._given(session, model, stays)
-        return (yield from self._newest(session, model))
+        return (yield from self._newest(session, model, stays=True))
 
     def _after_overflow(
         self, session: Session, error: BaseException | None, model: str | None, context: Context | None
@@ -231,7 +233,7 @@ class Compactor:
                 break
             try:
                 session = self._store.session(state.id, create=False)
-                if not self._due(state, model):
+                if not self._due(state, model) or self._masked(session, model):
                     continue
                 came[state.id] = yield Ask(session, "upkeep", wait=False, base=state.head)
             except OnefoldError as error:  # of this session: the others have no part in it
@@ -256,14 +258,44 @@ class Compactor:
         cause = current.cause if current.state != "committed" else None
         return replace(result, state=current.state, cause=cause, changed=head != before.head, segment=head)
 
-    def _newest(self, session: Session, model: str | None) -> Rules[Context]:
+    def _newest(self, session: Session, model: str | None, *, stays: bool = False) -> Rules[Context]:
+        """The cheapest step that is enough: nothing, a mask, a summary. Within a turn the agent `stays` on what it has
+        as long as that fits, so that the provider's cache still knows it."""
         context = session.context()
         step = self._decide(session.id, model, self._size(session, model, context))
         if step == "wait":
             return (yield from self._fitting(session, model, "limit"))
         if step == "prepare":
+            if self._masked(session, model, estimated=self._estimated(context)):
+                return self._given(session, model, context if stays else session.context())
             yield Ask(session, "threshold", wait=False, base=context.segment)
         return self._given(session, model, context)
+
+    def mask(self, session: Session, *, model: str | None = None, full: bool = False) -> bool:
+        """Shows old large tool results as one line each, if that is enough: if the context is under the soft limit
+        then, or, where it is `full`, under the hard one, and smaller by a fifth at least. True if that is done, whoever
+        was first in doing it."""
+        return self._masked(session, model, full=full)
+
+    def _masked(self, session: Session, model: str | None, *, full: bool = False, estimated: int | None = None) -> bool:
+        if not (self.policy.enabled and self.policy.mask_tokens):
+            return False
+        state, could = session._could_mask(self.policy)
+        size = state.tokens if estimated is None else estimated
+        limits = self.limits_of(state, model) or self.policy.of(model)
+        left = self._gauge(session.id, model).size(max(0, size - could.saves))
+        if left > (limits.hard_tokens if full else limits.soft_tokens) or could.saves < size * LEAST_SAVED:
+            return False
+        numbers = [number for number, _ in could.masks]
+        try:
+            masks.mask(
+                self._store.journal, session.id, numbers, expect_head=could.head, full=full, actor=session._agent
+            )
+        except Moved:
+            return True
+        except NotNow:
+            return False
+        return True
 
     def _fitting(self, session: Session, model: str | None, trigger: str, overflows: int = 0) -> Rules[Context]:
         """A context under the hard limit, once there is one. What others tried and failed at, it tries once more."""
@@ -272,6 +304,12 @@ class Compactor:
         ends = time.monotonic() + (max(self.policy.life, self.policy.wait) if given_up else self.policy.wait)
         hard = self.policy.of(model).hard_tokens
         result: CompactResult | None = None
+        if self._masked(session, model, full=True, estimated=self._estimated(session.context())):
+            context = session.context()
+            if (size := self._size(session, model, context)) <= hard:
+                if self._decide(session.id, model, size) == "prepare":
+                    yield Ask(session, "threshold", wait=False, base=context.segment)
+                return self._given(session, model, context, overflows)
         for left in range(self.policy.attempts, -1, -1):
             context = session.context()
             if self._size(session, model, context) <= hard:
@@ -306,19 +344,19 @@ class Compactor:
         def look(tx: Transaction) -> tuple[SessionState, Segment, bool]:
             state = known(tx, session)
             head = segment(tx, session, state.head)
-            return state, head, compacts(tx, state) and head.keeper == "onefold"
+            return state, view.origin(tx, session, head), compacts(tx, state) and head.keeper == "onefold"
 
-        state, head, may = self._store.journal.backend.read(look)
+        state, stands, may = self._store.journal.backend.read(look)
         rests = state.paid >= self.policy.attempts or (state.rests > 0 and not grown(state, state.rests))
-        more = not rests and (head.source != "compaction" or grown(state, head.tokens_after))
+        more = not rests and (stands.source != "compaction" or grown(state, stands.tokens_after))
         if state.open is None or not may:
             return Standing(may, "nothing", more)
         free = not rests and self._store.journal.claimable(session, state.open) is None
         return Standing(may, "free" if free else "held", more)
 
     def _only_compacted_since(self, session: Session, older: int) -> bool:
-        """Whether the session went on from a segment by compactions alone: what was taken back or erased since would
-        still be seen from there."""
+        """Whether the session went on from a segment by compactions and masks alone: what was taken back or erased
+        since would still be seen from there."""
 
         def look(tx: Transaction) -> bool:
             number: int | None = known(tx, session.id).head
@@ -326,7 +364,7 @@ class Compactor:
                 return False
             while number is not None and number > older:
                 opened = tx.segment(session.id, number)
-                if opened is None or opened.source != "compaction":
+                if opened is None or opened.source not in ("compaction", "masked"):
                     return False
                 number = opened.base
             return number == older

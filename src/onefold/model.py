@@ -146,7 +146,7 @@ class Segment:
     impossible to write down."""
     cut: int
     """The first record that stays verbatim."""
-    source: Literal["created", "compaction", "restored", "forked", "erased", "observed", "kept"]
+    source: Literal["created", "compaction", "masked", "restored", "forked", "erased", "observed", "kept"]
     at: float
     compaction: str | None = None
     summary: int | None = None
@@ -163,6 +163,10 @@ class Segment:
     """Who compacts: onefold, or the agent by itself. Then the segments of its compactions are marks."""
     unfolds: tuple[int, ...] = ()
     """The segments of the compactions that it took back, the oldest first: what they stood for is in view again."""
+    masked: tuple[tuple[int, int], ...] = ()
+    """Tool results that are shown as one line, each with the tokens that saves. What is pinned is shown whole."""
+    origin: int | None = None
+    """Of a segment that only masks: the newest one before it that does more. What holds of that one holds of this."""
 
 
 @dataclass(frozen=True, slots=True)

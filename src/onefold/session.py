@@ -14,8 +14,9 @@ from onefold.compaction.policy import Policy
 from onefold.compaction.run import Call, Runner, compact, whoami
 from onefold.compaction.summarizers import Summarizer, extract
 from onefold.errors import InvalidMessage, Moved, OnefoldError, TooLarge
-from onefold.journal import history, marks, privacy, turns, view
+from onefold.journal import history, marks, masks, privacy, turns, view
 from onefold.journal.contract import Journal
+from onefold.journal.masks import LARGE, Choice
 from onefold.journal.refusals import check_name
 from onefold.journal.seam import Transaction
 from onefold.messages import draft, plain_draft
@@ -308,6 +309,26 @@ class Session:
         moved = history.refold(self._journal, self.id, segment, actor=self._agent)
         self._measured = moved.number
         return moved
+
+    def mask(self, *numbers: int) -> Segment:
+        """Shows old tool results as one line each, with the number by which they can be read again: by default those
+        that the policy says, in any case not the newest ones. Nothing is summarised, and nothing is lost.
+
+        `Compactor` does so by itself before it asks for a summary, if that is enough. What is pinned, what belongs to a
+        call that is open, and what is not text stays as it is. `unfold` with the segment's number shows them again.
+        """
+        _, could = self._could_mask(self._policy)
+        chosen = numbers or [n for n, _ in could.masks]
+        opened = masks.mask(self._journal, self.id, chosen, expect_head=could.head, actor=self._agent, by_hand=True)
+        self._measured = opened.number
+        return opened
+
+    def _could_mask(self, policy: Policy) -> tuple[SessionState, Choice]:
+        def look(tx: Transaction) -> tuple[SessionState, Choice]:
+            could = masks.choose(tx, self.id, newest=policy.mask_newest, large=policy.mask_tokens or LARGE)
+            return view.known(tx, self.id), could
+
+        return self._journal.backend.read(look)
 
     def fork(self, kind: ForkKind = "branch", at: int | None = None, *, id: str | None = None) -> Session:
         """A new session whose past is this one's, as it was at a record (by default now). Nothing is copied.

@@ -190,6 +190,8 @@ class Worker:
         self._kept_up = now
         for state in self._compactor.wanted(self._upkeep):
             try:
+                if self._compactor.mask(self._store.session(state.id, create=False)):
+                    continue
                 self._store.journal.request(
                     state.id, trigger="upkeep", base=state.head, attempts=self._policy.attempts, actor=self._who.agent
                 )

@@ -58,6 +58,9 @@ class Compactor:
     async def by_hand(self, session: Session, instructions: str | None = None) -> CompactResult:
         return await self._run(self._rules._by_hand(session._session, instructions))
 
+    async def mask(self, session: Session, *, model: str | None = None, full: bool = False) -> bool:
+        return await in_thread(partial(self._rules.mask, session._session, model=model, full=full))
+
     async def upkeep(
         self, idle: float = 300.0, *, model: str | None = None, most: int = 4, wait: bool | float = False
     ) -> dict[str, CompactResult]:

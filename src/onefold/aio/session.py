@@ -217,6 +217,9 @@ class Session:
     async def rewind(self, to: int) -> Segment:
         return await in_thread(partial(self._session.rewind, to))
 
+    async def mask(self, *numbers: int) -> Segment:
+        return await in_thread(partial(self._session.mask, *numbers))
+
     async def unfold(self, segment: int | None = None) -> Segment:
         return await in_thread(partial(self._session.unfold, segment))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -21,7 +22,8 @@ from onefold.cli.options import (
     policy,
     settings,
 )
-from onefold.cli.output import as_json, plain, refuse, refusing, safe, say
+from onefold.cli.output import as_json, count, plain, refuse, refusing, safe, say
+from onefold.journal import masks
 from onefold.model import CompactResult, Holder, Segment
 
 
@@ -39,6 +41,10 @@ def command(
     model: Annotated[
         str | None, typer.Option("--model", metavar="NAME", help="The model that writes the summary.")
     ] = None,
+    mask: Annotated[
+        bool,
+        typer.Option("--mask", help="Write no summary: show old large tool results as one line each."),
+    ] = False,
     wait: Annotated[float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for it.")] = 60.0,
     window: WindowOption = None,
     store: StoreOption = None,
@@ -51,11 +57,19 @@ def command(
     already, this one waits for it and pays nothing. No message is deleted: `onefold show` still shows them all. Prints
     the context's size before and after; or why nothing changed, and then the exit code is 1.
 
+    --mask asks no model: in place of each old large tool result the model is told its number and size, by which it can
+    read it again. The newest results stay, and so does what is pinned. `onefold unfold my-session SEGMENT` shows them
+    whole again.
+
     \b
     Example:
       onefold compact my-session --wait 10
       onefold compact my-session --summarizer extract
+      onefold compact my-session --mask
     """
+    if mask:
+        _masked(session, store, policy(window), json=json)
+        return
     chosen, goes_by = chosen_summarizer(summarizer, model), policy(window)
     with _engine_silent(), open_store(store) as opened:
         found = opened.session(session, create=False)
@@ -72,6 +86,23 @@ def command(
     if not result.changed:
         refuse(f"session {session!r} is as it was: {_why_not(result, holder, wait)}")
     say(_what_changed(result, opens, session, limits))
+
+
+def _masked(session: str, store: str | None, goes_by: onefold.Policy, *, json: bool) -> None:
+    with open_store(store) as opened, refusing():
+        found = opened.session(session, create=False)
+        _, could = found._could_mask(goes_by)
+        numbers = [number for number, _ in could.masks]
+        if not numbers:
+            refuse(f"session {session!r} is as it was: there is no old large tool result that is shown whole")
+        after = masks.mask(opened.journal, found.id, numbers, expect_head=could.head, by_hand=True)
+    if json:
+        sizes = {"tokens_before": after.tokens_before, "tokens_after": after.tokens_after}
+        as_json({"session": session, "masked": numbers, **sizes, "segment": after.number})
+        return
+    change = f"{after.tokens_before:,} → {after.tokens_after:,} tokens"
+    say(f"masked {count(len(numbers), 'tool result')} of {safe(session)}: {change} (segment {after.number})")
+    say(f"nothing is lost: `onefold unfold {safe(quote(session))} {after.number}` shows them whole again", style="dim")
 
 
 def chosen_summarizer(kind: str | None = None, model: str | None = None) -> onefold.Summarizer:

@@ -14,7 +14,9 @@ from onefold.cli.output import as_json, clock_time, console, count, line_on_stde
 from onefold.recall import Found, Hit, Recall
 from onefold.recall.hits import Place
 
-_PLACES: dict[Place, str] = {"context": "", "past": "compacted away", "undone": "undone", "waiting": "waits"}
+_PLACES: dict[Place, str] = {
+    "context": "", "masked": "masked", "past": "compacted away", "undone": "undone", "waiting": "waits",
+}  # fmt: skip
 
 
 def command(  # noqa: PLR0917  a parameter here is an option there

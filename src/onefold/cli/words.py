@@ -119,6 +119,9 @@ def _segment(record: Record, body: Json) -> str:
     match body["source"]:
         case "restored":
             return f"{_restored(record, body)}, verbatim from #{body['cut']} on{kept}; {sizes}"
+        case "masked":
+            many = len(body.get("masks", ()))
+            return f"{count(many, 'tool result')} shown as one line each; {sizes}"
         case "forked":
             return f"begins with the boundary it had there, verbatim from #{body['cut']} on{kept}"
         case "erased":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from onefold.messages import codec, convert
 from onefold.messages.codecs import OPENAI_CHAT, PLAIN, estimate, no_results
 from onefold.messages.frame import EARLIER, PINNED, PINNED_END, framed, noted, stated
 from onefold.messages.groups import LEADING, group
+from onefold.messages.mask import masked
 from onefold.messages.quotation import Quotation
 from onefold.messages.said import AGENT, ANSWERS, Sealed, Text, Thought
 from onefold.model import MESSAGE, Fact, Json, Note, Record, Segment
@@ -56,6 +57,8 @@ class Context:
     """What people said before the cut, word for word, as far as there is room for it."""
     prompt: tuple[int, ...] = ()
     """The system and developer messages that stand first: those in force when the segment began."""
+    masked: tuple[int, ...] = ()
+    """Tool results that are shown as one line. The journal has them whole."""
 
     def to(self, format: str) -> list[Json]:
         """The same messages in another provider's format."""
@@ -131,7 +134,7 @@ def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None
     without a result will get none.
     """
     segment, opening, now = begins.segment, begins.standing, begins.now or begins.standing
-    telling = _Telling(segment)
+    telling = _Telling(segment, {number for number, _ in segment.masked}.difference(opening.pinned))
     prompt = telling.verbatim(begins.prompt)
     shown = [r for r in tail if r.number not in opening.replaced and r.number not in opening.prompt]
     # No call waits that is pinned or kept: one without a result here was given up. What is kept of a pinned call
@@ -176,6 +179,7 @@ def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None
         facts=(*held, *begins.quoting.facts),
         quotes=begins.quoting.shown,
         prompt=tuple(r.number for r in begins.prompt),
+        masked=tuple(sorted(telling.masked - telling.left_out)),
     )
 
 
@@ -188,16 +192,18 @@ class _Part(NamedTuple):
 
 
 class _Telling:
-    """Messages as one segment tells them, and those that it leaves out.
+    """Messages as one segment tells them, and those that it leaves out or masks.
 
     Reasoning of messages from before the segment is left out, all of it: it was thought with something else before it,
     and a provider that checks that refuses it, or what is left if some is missing. An agent that keeps its session
     itself has what it has.
     """
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment, masks: Set[int] = frozenset()) -> None:
         self._old = segment.number if segment.keeper == "onefold" else 0
+        self._masks = masks
         self.left_out: set[int] = set()
+        self.masked: set[int] = set()
 
     def verbatim(self, records: Sequence[Record]) -> list[_Part]:
         """Messages one after another."""
@@ -227,7 +233,7 @@ class _Telling:
             before = record.number
             if role not in ANSWERS:
                 lost = lost if role in _WORKING else alone
-                told.append(record)
+                told.append(self._shown(record))
                 continue
             lost = record.number < self._old if role == "reasoning" else lost
             how, body = codec(record.format or PLAIN), record.body
@@ -239,6 +245,14 @@ class _Telling:
             else:
                 told.append(record if left is body else record._replace(body=left, header=how.header(left)))
         return told
+
+    def _shown(self, record: Record) -> Record:
+        """A message, with a line in place of its results if it is masked."""
+        made = masked(record.format, record.body, record.number) if record.number in self._masks else None
+        if made is None:
+            return record
+        self.masked.add(record.number)
+        return record._replace(body=made, header=codec(record.format or PLAIN).header(made))
 
     def _ordered(self, messages: Sequence[Record], over: set[int], since: Mapping[int, list[_Part]]) -> list[_Part]:
         """Messages in order, but results right after their call; what came in between follows them."""

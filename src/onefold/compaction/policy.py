@@ -55,6 +55,11 @@ class Policy:
     """How much is quoted word for word beside the summary, at most; 0 for nothing."""
     quote_share: float = 0.125
     """The same as a share of the model's window."""
+    mask_tokens: int = 200
+    """From what size on an old tool result may be shown as one line instead, before anything is summarised; 0 for
+    none."""
+    mask_newest: int = 10
+    """How many of the newest tool results are shown whole in any case."""
     enabled: bool = True
     """False: nothing is compacted by this program, whoever asks and however full the context is."""
     turn_lease: float = 30.0
@@ -66,7 +71,8 @@ class Policy:
             tail_messages=self.tail_messages, shrink=self.shrink, summary_tokens=self.summary_tokens,
             attempts=self.attempts, longest_wait=self.longest_wait, lease=self.lease, renew=self.renew, life=self.life,
             wait=self.wait, quote_tokens=self.quote_tokens,
-            quote_share=self.quote_share, turn_lease=self.turn_lease,
+            quote_share=self.quote_share, mask_tokens=self.mask_tokens, mask_newest=self.mask_newest,
+            turn_lease=self.turn_lease,
             **{f"backoff[{at}]": wait for at, wait in enumerate(self.backoff)},
         )  # fmt: skip
         if max(self.life, self.turn_lease, self.wait, self.longest_wait, *self.backoff) > LONGEST:
@@ -79,6 +85,8 @@ class Policy:
             raise ValueError("turn_lease is a number of seconds above 0")
         if self.quote_tokens < 0:
             raise ValueError("quote_tokens is at least 0, which means that nothing is quoted")
+        if min(self.mask_tokens, self.mask_newest) < 0:
+            raise ValueError("mask_tokens and mask_newest are at least 0; mask_tokens=0 means that nothing is masked")
         if self.attempts < 1 or self.limit < 1 or self.tail_messages < 1 or self.summary_tokens < 1:
             raise ValueError("attempts, limit, tail_messages and summary_tokens are at least 1")
         if not all(0 <= share < 1 for share in (self.shrink, self.tail_share, self.quote_share)):

@@ -47,7 +47,9 @@ def quoted_of(
         Quotes(labels=before.labels) if anew else before, carried, heard, room=room,
         earlier=() if anew else near, others=_some([*others, *background]), labels=labels, pause=pause,
     )  # fmt: skip
-    chosen_in = room if anew or not before.room else before.room
+    # As long as all of people's words fit, nothing is left out that more room could bring back.
+    left_out = before.marks[0] > 0 and before.room > 0 and not anew
+    chosen_in = before.room if left_out else room
     return made._replace(quotes=replace(made.quotes, room=chosen_in, covers=covers))
 
 

@@ -16,16 +16,18 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from onefold.compaction.prompt import KINDS
+from onefold.compaction.quote_sizes import Sizes, Unit
 from onefold.compaction.rarity import Names, Rarity, Repeats, names, names_in, terms
 from onefold.journal.quotes import MOST, MOST_MESSAGES
 from onefold.messages import encode
 from onefold.messages.codecs import estimate
-from onefold.messages.frame import Line, put_together, quotation, quoted
+from onefold.messages.frame import quoted
 from onefold.messages.quotation import AGENT, PERSON, SYSTEM, Quotation, Utterance, gaps, lines, who_says
-from onefold.messages.sentences import Piece, asks, pieces
+from onefold.messages.sentences import LONGEST, Piece, asks, pieces
 from onefold.messages.words import spoken
 from onefold.model import Fact, Gap, Label, Quote, Quotes, Record
 
@@ -37,22 +39,24 @@ MOST_BYTES = 4 << 20
 _SYSTEM, _LABEL = 100.0, 1.0
 """What is added to a score: what the program's operator said comes first, and what a model called a rule early."""
 _AGENTS, _QUESTION, _EARLIER, _MIDDLE, _SHOWN, _REPEATED = 0.9, 0.5, 0.5, 0.5, 0.5, 0.5
-_STAYS = 3.0  # how many times as much a sentence has to be worth, at most, to take the place of one that is quoted
+_STAYS = 3.0  # how many times as much a name or a value has to be worth, at most, to take the place of what is quoted
 _PEOPLES = 0.85  # of the room, for people's messages whole: the rest is for what agents report
 _EDGE = 1_000  # characters at either end of a long message that are not its middle
 _GREETING = 25  # tokens that the beginning of a message with paragraphs has at least
-_LONG = 400  # characters from which a message's end is part of the setting of what stands in it
+_LONG = 400  # bytes from which a message's end is part of the setting of what stands in it
 _ANSWER = 40  # bytes up to which a message is a short answer
 _REPLY = 15  # tokens up to which a sentence after a question may be what answers it
 _HANDED = 100  # letters, a sign of three bytes for two, from which a message may be what another one announced
-_ANNOUNCED = 200  # characters up to which what was said before comes whole
-_NOD = 160  # characters up to which an agent's message says little more than yes
+_ANNOUNCED = 200  # bytes up to which what was said before comes whole
+_NOD = 160  # bytes up to which an agent's message says little more than yes
 _DEEP = 2  # introductions that an introduction has at most
 _NEAR = 4  # records from one message to another that has to do with it
 _TINY = 1e-6
+_MANY = 999_999  # messages that are left out behind the last quote, at most
 _GUESSES = 6  # at how many fit, before the rest is halved
 _LINE = 9  # bytes that a stretch costs beside its words, about
 _SIMPLE = 2  # keys of a message that is a role and its words
+_NUMBER = itemgetter(0)
 _SAME = 3  # words that two sentences share at least that differ only in values
 
 
@@ -69,7 +73,7 @@ class Said(NamedTuple):
 
     @property
     def length(self) -> int:
-        return sum(len(text) for text in self.texts.values())
+        return sum(map(len, self.texts.values()))
 
     @property
     def words(self) -> str:
@@ -243,7 +247,7 @@ class _Choice:
         self._labels_of: dict[int, list[Label]] = {}
         for label in self._labels:
             self._labels_of.setdefault(label.number, []).append(label)
-        self._written: dict[tuple[_Unit, ...], Line | None] = {}
+        self._sizes = Sizes(self._numbers, self._people, before.gaps)
         self._pause = pause
 
     def made(self) -> Chosen:
@@ -268,11 +272,12 @@ class _Choice:
         people = 0.0 if whole else max(people, refused, _TINY)
         quotes = self._quotes(scored, whole)
         gone, labels = self._gaps(q.number for q in quotes), self._labelled(quotes, self._labels)
-        return Chosen(Quotes(tuple(quotes), (people, agents), gone, labels), self._size((*scored, *whole)))
+        size = self._sizes.of((*scored, *whole), self._line)
+        return Chosen(Quotes(tuple(quotes), (people, agents), gone, labels), size)
 
     def _most(self, bundles: Sequence[_Bundle], stops: Sequence[int], whole: Sequence[_Unit]) -> int:
-        """Up to which stop the best fit. A size is looked for where it is likely to be, by the length of the words and
-        by how far off that was before."""
+        """Up to which stop the best fit. That is looked for where it is likely to be, by the length of the words and by
+        how far off that was before."""
         about = self._about(bundles, stops, whole)
         low, high = 0, len(about) - 1
         room, tries = 4 * self._room, 0
@@ -316,7 +321,8 @@ class _Choice:
         return self._known[unit.number].texts.get(unit.pointer, "")[unit.start : unit.end]
 
     def _length(self, unit: _Unit) -> int:
-        return _LINE + _bytes(self._words(unit))
+        text = self._known[unit.number].texts.get(unit.pointer, "")
+        return _LINE + (max(0, min(unit.end, len(text)) - unit.start) if text.isascii() else _bytes(self._words(unit)))
 
     def _fits(self, whole: Sequence[_Unit], room: int) -> bool:
         if len(whole) > MOST or len({unit.number for unit in whole}) > MOST_MESSAGES:
@@ -325,29 +331,21 @@ class _Choice:
         return sum(read.values()) <= MOST_BYTES and self._size(whole) <= room
 
     def _size(self, units: Iterable[_Unit]) -> int:
-        """Tokens of the message that quotes these. What is quoted of each message is written once."""
-        of: dict[int, list[_Unit]] = {}
-        for unit in units:
-            of.setdefault(unit.number, []).append(unit)
-        written: list[Line] = []
-        for number in sorted(of):
-            if (some := tuple(of[number])) not in self._written:
-                self._written[some] = self._line(number, some)
-            if (line := self._written[some]) is not None:
-                written.append(line)
-        return estimate(put_together(written, self._gaps(of))) if written else 0
+        """Tokens of the message that quotes these, however many messages are left out behind the last of them: that
+        grows round after round, and must not cost a quote then."""
+        return self._sizes.of(units, self._line, behind=_MANY)
 
-    def _line(self, number: int, units: Sequence[_Unit]) -> Line | None:
+    def _line(self, number: int, units: Sequence[Unit]) -> Quotation | None:
         one = self._known[number]
         quotes = self._quotes({}, units) if len(units) > 1 else [Quote(*units[0], 0.0)]
         if len(quotes) == 1 and quotes[0].pointer and number not in self._labels_of:  # as most are
             _, pointer, start, end, _ = quotes[0]
-            return quotation(Quotation(number, one.who, one.at, one.texts[pointer][start:end]))
+            return Quotation(number, one.who, one.at, one.texts[pointer][start:end])
         heard = {number: Utterance(number, one.who, one.at, one.texts)}
         made = lines(quotes, heard, self._labelled(quotes, self._labels_of.get(number, ())))
-        return quotation(made[0]) if made else None
+        return made[0] if made else None
 
-    def _quotes(self, scored: Mapping[_Unit, float], whole: Sequence[_Unit]) -> list[Quote]:
+    def _quotes(self, scored: Mapping[_Unit, float], whole: Sequence[Unit]) -> list[Quote]:
         made = [*(Quote(*unit, score) for unit, score in scored.items()), *(Quote(*unit, 0.0) for unit in whole)]
         order = {n: {p: at for at, p in enumerate(self._known[n].texts)} for n in {q.number for q in made}}
         return sorted(made, key=lambda q: (q.number, order[q.number].get(q.pointer, 0), q.start))
@@ -378,49 +376,86 @@ class _Choice:
         floor = self._before.marks[0 if people else 1]
         kept: dict[float, list[_Unit]] = {}
         for quote in self._carried:
-            if quote.score and (people or self._known[quote.number].who == AGENT):
+            if self._competes(quote, people):
                 kept.setdefault(quote.score, []).append(_Unit(*quote[:4]))
         again = {q.number for q in self._carried if not q.score} if people else set()  # whole until now
-        new = sorted((*(self._known[n] for n in again), *self._cut))
         told: list[tuple[Said, list[_Sentence]]] = []
-        named = Names((one.number, one.words[:MOST_WORDS]) for one in self._known.values() if one.who != AGENT)
-        for one in new:
+        for one in sorted((*(self._known[n] for n in again), *self._cut), key=_NUMBER):
             self._pause()
             if one.who == AGENT:
-                said = _sentences(one, names)
-                told.append((one, [s for s in said if named.nobody_said(names_in(s.text), one.number)]))
+                told.append((one, _sentences(one, names)))
             elif people:
                 told.append((one, _sentences(one) if not _too_long(one) else []))
-        earlier = _earlier(s for _, sentences in told for s in sentences)
-        rarity, likely = self._rarity(told, floor)
+        others = [*self._others]
+        rarity = Rarity(self._heard(), (self._words(_Unit(*q[:4])) for q in self._carried if q.pointer), len(others))
+        short = {one.number for one in self._cut if one.length <= LONGEST and one.words.isascii()}
+        named = Names(self._said_by_people, self._unheard(), rarity.often, short)
+        likely = self._likely(told, rarity, named, floor, others)
         found: list[tuple[_Sentence, float, tuple[_Unit, ...]]] = []
         for one, sentences in told:
             if one.who == AGENT:
                 found += [(s, _AGENTS * rarity.of(s.text), ()) for s in sentences if s.unit in likely]
             elif not sentences or any(s.unit in likely for s in sentences):
-                found += self._of_a_person(one, sentences, rarity, likely)
-        quoted = Repeats(self._words(unit) for units in kept.values() for unit in units)
+                found += self._of_a_person(one, sentences, rarity, likely, floor)
+        found = [one for one in found if round(one[1], 6) > floor]
+        rare = _rarest([sentence.text for sentence, *_ in found], rarity.often)
+        earlier = _earlier(
+            s
+            for one, sentences in told
+            for s in sentences
+            if (rare is None or not rare.isdisjoint(terms(s.text))) and _is_news(s, one, named)
+        )  # fmt: skip
+        quoted = Repeats(
+            text
+            for quote, (text, said) in zip((q for q in self._carried if q.pointer), rarity.quoted, strict=True)
+            if self._competes(quote, people) and not (text.isascii() and rare is not None and rare.isdisjoint(said))
+        )
+        stays = self._stays()
+        lift = max(1.0, stays / _STAYS)
         fresh: list[_Bundle] = []
         for sentence, worth, setting in found:
             less = (_EARLIER if sentence.unit in earlier else 1.0) * (_REPEATED if quoted.says(sentence.text) else 1.0)
             score = round(worth * less, 6)
             if score > floor:
-                fresh.append(_Bundle(score, tuple(dict.fromkeys((sentence.unit, *setting))), score))
-        stays = self._stays()
+                held = sentence.unit.number in again
+                rank = score * (stays if held else lift if lift > 1 and self._says_something(sentence) else 1.0)
+                fresh.append(_Bundle(score, tuple(dict.fromkeys((sentence.unit, *setting))), rank))
         return [*(_Bundle(score, tuple(units), score * stays) for score, units in kept.items()), *fresh]
+
+    def _unheard(self) -> Iterator[str]:
+        """What people said that is not heard, as far as it is known: what is not cut now, and is not quoted whole."""
+        heard = {one.number for one in self._cut}
+        quoted = {q[:2]: self._words(_Unit(*q[:4])) for q in self._carried}
+        for n, one in self._known.items():
+            if one.who != AGENT and n not in heard:
+                yield from (text for pointer, text in one.texts.items() if quoted.get((n, pointer)) != text.strip())
+
+    def _competes(self, quote: Quote, people: bool) -> bool:
+        return bool(quote.score) and (people or self._known[quote.number].who == AGENT)
+
+    def _said_by_people(self) -> Iterator[tuple[int, str]]:
+        for n in reversed(self._numbers):
+            if (one := self._known[n]).who != AGENT:
+                self._pause()
+                yield n, one.words[:MOST_WORDS]
 
     def _stays(self) -> float:
         """How many times as much something new has to be worth as what is quoted. The less people said beside the room
         there is, the more: few words among much that holds are rarely worth what they would displace."""
         news = sum(estimate(one.words) for one in self._cut if one.who != AGENT)
-        return min(_STAYS, max(1.0, self._room / (2 * max(1, news))))
+        return max(1.0, self._room / (2 * max(1, news)))
+
+    def _says_something(self, sentence: _Sentence) -> bool:
+        """Whether it is more than talk by its shape, by whose words it is, or by what a model called it."""
+        unit = sentence.unit
+        return names(sentence.text) or self._is_labelled(unit) or self._known[unit.number].who == SYSTEM
 
     def _of_a_person(
-        self, one: Said, sentences: Sequence[_Sentence], rarity: Rarity, likely: Container[_Unit]
+        self, one: Said, sentences: Sequence[_Sentence], rarity: Rarity, likely: Container[_Unit], floor: float
     ) -> list[tuple[_Sentence, float, tuple[_Unit, ...]]]:
         if not sentences:
             return [(_Sentence(line, "", False, -1, False), _TINY, ()) for line in _whole(one) if not line.pointer]
-        around = [*_edges(one, sentences), *self._around(one)]
+        around: list[_Unit] | None = None
         found: list[tuple[_Sentence, float, tuple[_Unit, ...]]] = []
         for at, sentence in enumerate(sentences):
             if sentence.unit not in likely:
@@ -432,6 +467,9 @@ class _Choice:
                 score *= factor if holds else 1.0
             score += _LABEL if self._is_labelled(sentence.unit) else 0.0
             score += _SYSTEM if one.who == SYSTEM else 0.0
+            if round(score, 6) <= floor:
+                continue
+            around = [*_edges(one, sentences), *self._around(one)] if around is None else around
             under = [sentences[sentence.under].unit] if sentence.under >= 0 else []
             if at and _answers(sentence.text, sentences[at - 1].text):
                 under.append(sentences[at - 1].unit)
@@ -449,9 +487,9 @@ class _Choice:
                 break
             if (near.who == PERSON and _may_be_shown(one)) or (near.who == AGENT and _small(one)):
                 said = _sentences(near)
-                found += [s.unit for s in (said if near.length <= _ANNOUNCED else said[-1:])]
+                found += [s.unit for s in (said if _bytes(near.words) <= _ANNOUNCED else said[-1:])]
                 found += self._around(near, deep - 1) if deep and near.who == PERSON else []
-            if near.who != AGENT or near.length > _NOD:
+            if near.who != AGENT or _bytes(near.words) > _NOD:
                 break
         return found
 
@@ -460,35 +498,36 @@ class _Choice:
         labels = self._labels_of.get(number, ())
         return any(x.pointer == pointer and x.start < end and start < x.end for x in labels)
 
-    def _rarity(self, told: Sequence[tuple[Said, Sequence[_Sentence]]], floor: float) -> tuple[Rarity, set[_Unit]]:
-        """How rare words are, and what may be worth more than the floor by that: most is not, as its own words tell
-        before the rest is read."""
-        heard, others = [*self._heard()], [*self._others]
-        made = Rarity((s.text for _, sentences in told for s in sentences), len(heard) + len(others))
-        self._read(made, heard)
-        likely = {
-            sentence.unit: sentence.text
-            for one, sentences in told
-            for sentence in sentences
-            if not floor or one.who == SYSTEM or one.number in self._labels_of
-            or made.of(sentence.text) > floor - _TINY
-        }  # fmt: skip
-        made.narrow(likely.values())
-        if likely:
-            self._read(made, others)
-        return made, {*likely}
-
-    def _read(self, rarity: Rarity, texts: Iterable[str]) -> None:
-        for text in texts:
+    def _likely(
+        self, told: Sequence[tuple[Said, Sequence[_Sentence]]], rarity: Rarity, named: Names, floor: float,
+        others: Iterable[str],
+    ) -> set[_Unit]:  # fmt: skip
+        """What may be worth more than the floor by the rarity of its words: most is not, as what was heard tells before
+        the rest is read. What an agent says back is not either."""
+        likely: dict[_Unit, str] = {}
+        for one, sentences in told:
+            always = not floor or one.who == SYSTEM or one.number in self._labels_of
+            least = (floor - _TINY) / (_AGENTS if one.who == AGENT else 1.0)
+            likely |= {
+                s.unit: s.text
+                for s in sentences
+                if (always or rarity.most(s.text) > least) and _is_news(s, one, named)
+            }  # fmt: skip
+        rarity.narrow(likely.values())
+        for text in others if likely else ():
             self._pause()
             rarity.add(text)
+        return {*likely}
 
     def _heard(self) -> Iterator[str]:
         for one in self._cut:
+            self._pause()
             yield one.words[:MOST_WORDS]
-        for quote in self._carried:
-            if quote.pointer:
-                yield self._known[quote.number].texts.get(quote.pointer, "")[quote.start : quote.end]
+
+
+def _is_news(sentence: _Sentence, one: Said, named: Names) -> bool:
+    """Whether an agent does not say back what people said."""
+    return one.who != AGENT or named.nobody_said(names_in(sentence.text), one.number)
 
 
 def _edges(one: Said, sentences: Sequence[_Sentence]) -> list[_Unit]:
@@ -502,7 +541,7 @@ def _edges(one: Said, sentences: Sequence[_Sentence]) -> list[_Unit]:
             break
         found.append(sentence.unit)
         size += estimate(sentence.text)
-    if parted or one.length > _LONG:
+    if parted or _bytes(one.words) > _LONG:
         found.append(sentences[-1].unit)
     return found
 
@@ -521,12 +560,24 @@ def _earlier(sentences: Iterable[_Sentence]) -> set[_Unit]:
     last: dict[frozenset[str], _Unit] = {}
     found: set[_Unit] = set()
     for sentence in sentences:
-        words = frozenset(word for word, weight in terms(sentence.text).items() if weight == 1 and word.isalpha())
-        if len(words) >= _SAME:
+        if words := _same_words(sentence.text):
             if words in last:
                 found.add(last[words])
             last[words] = sentence.unit
     return found
+
+
+def _rarest(sentences: Iterable[str], often: Mapping[str, int]) -> frozenset[str] | None:
+    """A word of each sentence, the rarest: without it, nothing says the same, be it with other values. None if one has
+    nothing but signs."""
+    some = [_same_words(text) or [term for term in terms(text) if term.isalnum()] for text in sentences]
+    return frozenset(min(words, key=lambda word: often.get(word, 0)) for words in some) if all(some) else None
+
+
+def _same_words(sentence: str) -> frozenset[str] | None:
+    """What a sentence that says the same with other values has as well; None if that is too little to tell."""
+    words = frozenset(word for word, weight in terms(sentence).items() if weight == 1 and word.isalpha())
+    return words if len(words) >= _SAME else None
 
 
 def _answers(sentence: str, before: str) -> bool:

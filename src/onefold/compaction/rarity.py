@@ -6,13 +6,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, repeat
 
 from onefold.messages.codecs import estimate
 
 OVERHEAD = 20  # tokens that a line costs beside its words
+_STEEP = 3  # the power of its rarity that a word counts by: what is said now and then, little beside what is said once
 _WORD = re.compile(r"[^\W_]+")
 _EDGES = "\"'`.,:;!?()[]{}<>*_~|…。，、！？：；「」『』（）«»“”‘’؟،؛।-–—"  # noqa: RUF001  signs of many scripts
 _UNSPACED = re.compile(
@@ -74,26 +75,66 @@ def _terms(token: str) -> tuple[tuple[str, float], ...]:
     return (*found, *_terms(bare[at:]))
 
 
-class Rarity:
-    """How often the words of some sentences come in all that was said: only those are counted, so that much text is
-    read at the speed of a search."""
+def words(text: str) -> frozenset[str]:
+    """The words of a text, as the terms of its sentences have them. Those of an ASCII text without names that have
+    signs in them: they take time, and few are ever asked for."""
+    if text.isascii():
+        return frozenset(text.encode().translate(_LOW_WORDS).decode().split())
+    low = text.casefold()
+    return frozenset((*_WORD.findall(low), *_stripped(low), *_pairs(low)))
 
-    def __init__(self, sentences: Iterable[str], texts: int) -> None:
-        self._every = texts + 1
-        self._seen: Counter[str] = Counter()
+
+def _stripped(low: str) -> Iterable[str]:
+    return map(str.strip, {*low.split()}, repeat(_EDGES))
+
+
+def _pairs(low: str) -> Iterable[str]:
+    return (run[n : n + _PAIR] for run in _UNSPACED.findall(low) for n in range(max(1, len(run) - 1)))
+
+
+class Rarity:
+    """How often the words of sentences come in all that was said. Of what was heard, all words are counted; in the rest
+    only those of sentences that may be quoted are, so that much text is read at the speed of a search."""
+
+    def __init__(self, heard: Iterable[str], quoted: Iterable[str], others: int) -> None:
+        """What was heard, what is quoted of what was heard before, and how many texts are added later."""
+        self._heard: list[str] = []
+        self.quoted = [(text, words(text)) for text in quoted]
+        """What is quoted, each stretch with its words."""
+        spoken = chain(map(self._hear, heard), (said for _, said in self.quoted))
+        self.often = Counter(chain.from_iterable(spoken))
+        """In how many of these texts a word stands; of ASCII texts without names that have signs in them."""
+        self._heard += [text for text, _ in self.quoted]
+        every = len(self._heard) + others + 1
+        most = math.log(every) or 1.0
+        self._rare = [(math.log(every / max(1, often)) / most) ** _STEEP for often in range(every)]
+        self._most = {word: self._rare[often] for word, often in self.often.items()}
         self._found: list[frozenset[bytes]] = []
-        self.narrow(sentences)
+        self._seen: Counter[str] = Counter()
+        self._weights: dict[str, float] = {}
+
+    def _hear(self, text: str) -> frozenset[str]:
+        self._heard.append(text)
+        return words(text)
+
+    def most(self, sentence: str) -> float:
+        """The most that a sentence can be worth, by what was heard."""
+        most, alone = self._most, self._rare[0]
+        return _worth(sum([w * most.get(t, alone) for t, w in terms(sentence).items()]), sentence)
 
     def narrow(self, sentences: Iterable[str]) -> None:
         """From here on, only these count."""
-        self._count()
         wanted = {term for sentence in sentences for term in terms(sentence)}
         self._wanted = frozenset(wanted)
         self._pairs = any(len(term) <= _PAIR and _UNSPACED.match(term) for term in wanted if not term.isascii())
         self._compounds = frozenset(term for term in wanted if not term.isalnum())
         self._ascii = {term.encode(): term for term in wanted if term.isascii()}
         self._plain = frozenset(self._ascii)
-        self._weights: dict[str, float] = {}
+        self._seen.update({term: often for term in wanted if (often := self.often.get(term))})
+        if self._compounds:
+            for text in self._heard:
+                if text.isascii():
+                    self._add_compounds(text)
 
     def add(self, text: str) -> None:
         if text.isascii():  # as most are, and what follows is a small part of the work
@@ -102,33 +143,36 @@ class Rarity:
             if len(self._found) >= _SOME_TEXTS:
                 self._count()
             if self._compounds:
-                odd = {token for token in {*text.casefold().split()} if not token.isalnum()}
-                self._seen.update(self._compounds.intersection(token.strip(_EDGES) for token in odd))
+                self._add_compounds(text)
             return
         low = text.casefold()
         found = self._wanted.intersection(_WORD.findall(low))
-        found |= self._wanted.intersection(token.strip(_EDGES) for token in {*low.split()})
+        found |= self._wanted.intersection(_stripped(low))
         if self._pairs:
-            for run in _UNSPACED.findall(low):
-                found |= self._wanted.intersection(run[n : n + _PAIR] for n in range(max(1, len(run) - 1)))
+            found |= self._wanted.intersection(_pairs(low))
         self._seen.update(found)
 
+    def _add_compounds(self, text: str) -> None:
+        odd = (token for token in {*text.casefold().split()} if not token.isalnum())
+        self._seen.update(self._compounds.intersection(map(str.strip, odd, repeat(_EDGES))))
+
     def of(self, sentence: str) -> float:
-        """How much only this sentence says, for its length. Before all texts are there, the most that it can be."""
-        every = self._every
+        """How much only this sentence says, for its length."""
         if not self._weights:
             self._count()
-            logs = [math.log(every / max(1, often)) for often in range(every)]
-            self._weights = {term: logs[self._seen.get(term, 0)] for term in self._wanted}
+            self._weights = {term: self._rare[self._seen.get(term, 0)] for term in self._wanted}
         weights = self._weights
-        rare = sum([w * weights[t] for t, w in terms(sentence).items()])
-        return rare / math.log(every) / (estimate(sentence) + OVERHEAD) if every > 1 else 0.0
+        return _worth(sum([w * weights[t] for t, w in terms(sentence).items()]), sentence)
 
     def _count(self) -> None:
         if self._found:
             found = Counter(chain.from_iterable(self._found))
             self._seen.update({self._ascii[term]: often for term, often in found.items()})
             self._found.clear()
+
+
+def _worth(rare: float, sentence: str) -> float:
+    return rare / (estimate(sentence) + OVERHEAD)
 
 
 _SOME_TEXTS = 256
@@ -157,19 +201,39 @@ def names_in(sentence: str) -> list[str]:
 class Names:
     """Which names and values people have said, message by message: what an agent says back to them is no news."""
 
-    def __init__(self, people: Iterable[tuple[int, str]]) -> None:
-        self._to_come = sorted(people, reverse=True)
-        self._names: set[str] = set()
+    def __init__(
+        self, people: Callable[[], Iterable[tuple[int, str]]], unheard: Iterable[str], often: Mapping[str, int],
+        short: Container[int],
+    ) -> None:  # fmt: skip
+        """What each of them said, the newest message first; what of that is not among the texts of which is known how
+        `often` a word stands in them; and which messages of agents are, with each of their words."""
+        self._people = people
+        self._beside = unheard
+        self._often = often
+        self._short = short
+        self._unheard: frozenset[str] | None = None
+        self._first: dict[str, int] | None = None
 
-    def nobody_said(self, names: Iterable[str], before: int) -> bool:
-        """Whether one of them was said by nobody before that message. To be asked in order."""
-        while self._to_come and self._to_come[-1][0] < before:
-            _, words = self._to_come.pop()
-            if words.isascii():
-                self._names.update(token.strip(_EDGES) for token in words.casefold().split())
-            else:
-                self._names.update(term for token in words.split() for term, _ in _terms(token))
-        return any(name not in self._names for name in names)
+    def nobody_said(self, names: Collection[str], before: int) -> bool:
+        """Whether one of them, in an agent's message, was said by nobody before it."""
+        if before in self._short:  # of most, one stands nowhere else
+            if self._unheard is None:
+                self._unheard = frozenset(chain.from_iterable(map(_said, self._beside)))
+            for name in names:
+                if self._often.get(name) == 1 and name.isalnum() and name not in self._unheard:
+                    return True
+        first = self._first
+        if first is None:  # of what nobody asks for, nothing is looked for
+            first = self._first = {}
+            for number, text in self._people():
+                first.update(dict.fromkeys(_said(text), number))
+        return any(first.get(name, before) >= before for name in names)
+
+
+def _said(text: str) -> Iterable[str]:
+    if text.isascii():
+        return map(str.strip, text.casefold().split(), repeat(_EDGES))
+    return (term for token in text.split() for term, _ in _terms(token))
 
 
 class Repeats:
@@ -183,5 +247,9 @@ class Repeats:
 
     def says(self, sentence: str) -> bool:
         """Whether one stretch has all words of a sentence."""
-        found = sorted((self._at.get(term, set()) for term in terms(sentence)), key=len)
-        return bool(found) and bool(set[int].intersection(*found))
+        found: list[set[int]] = []
+        for term in terms(sentence):
+            if (at := self._at.get(term)) is None:
+                return False
+            found.append(at)
+        return bool(found) and bool(set[int].intersection(*sorted(found, key=len)))

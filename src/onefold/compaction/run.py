@@ -42,7 +42,6 @@ from onefold.model import (
     Draft,
     Held,
     HolderId,
-    Record,
     Requested,
     Spent,
     Summary,
@@ -165,7 +164,7 @@ class Attempt:
         cut_away = tuple(r for r in work.messages if r.number < planned.cut)
         stays = {*planned.kept, *work.pinned}
         gone = [r for r in (*work.kept, *cut_away) if r.number not in stays]
-        removed = _tokens(gone) + _told_tokens(work)
+        removed = work.size(gone) + _told_tokens(work)
         current = self._journal.compaction(claim.session, claim.compaction)
         made_of = _made_of(self._summarizer, planned, current.instructions, policy)
         if made_of is not None and (before := _refused_before(self._journal, claim.session, claim.base, made_of)):
@@ -467,9 +466,14 @@ def _made_of(summarizer: Summarizer, planned: Plan, instructions: str | None, po
 
 
 def _refused_before(journal: Journal, session: str, base: int, made_of: str) -> str | None:
-    """Why the same summary was refused already, if it was."""
-    tried = journal.backend.read(lambda tx: tx.compactions(session, open_only=False))
-    causes = [c.cause for c in tried if c.base == base and c.input == made_of]
+    """Why the same summary was refused already, if it was: a mask since then changes nothing of what it is made of."""
+
+    def look(tx: Transaction) -> tuple[int, list[Compaction]]:
+        stands = view.origin(tx, session, segment(tx, session, base))
+        return stands.number, tx.compactions(session, open_only=False)
+
+    since, tried = journal.backend.read(look)
+    causes = [c.cause for c in tried if since <= c.base <= base and c.input == made_of]
     return f"the same summary of the same messages was refused already: {causes[-1]}" if causes else None
 
 
@@ -491,10 +495,6 @@ def _when(held: Held, journal: Journal, deadline: float) -> float:
     if held.until is None:
         return deadline
     return time.monotonic() + patience(held, journal.backend.read(lambda tx: tx.now))
-
-
-def _tokens(records: list[Record]) -> int:
-    return sum(r.header.tokens for r in records if r.header is not None)
 
 
 def _told_tokens(work: Work) -> int:

@@ -6,8 +6,8 @@ before the cut, whatever has answered or ended it meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from onefold.compaction.context import boundary
@@ -17,7 +17,7 @@ from onefold.journal import front, view
 from onefold.journal.contract import Journal
 from onefold.journal.quotes import Quoting
 from onefold.journal.seam import Heading, Transaction
-from onefold.journal.view import known
+from onefold.journal.view import Standing, known
 from onefold.messages.groups import Numbered
 from onefold.model import ASKING, Claim, Fact, Ranges, Record, Segment
 
@@ -39,11 +39,13 @@ class Outlook:
     pinned: frozenset[int]
     """Messages that stay in every context. They are summarised like the rest, so that unpinning loses nothing."""
     turns: Turns
+    masked: Mapping[int, int] = field(default_factory=dict)
+    """What is shown as one line, and the tokens that saves."""
 
     def plan(self, policy: Policy) -> Plan | NoCut:
         return plan(
-            _numbered(self.messages),
-            kept=_numbered(self.kept),
+            _numbered(self.messages, self.masked),
+            kept=_numbered(self.kept, self.masked),
             total=self.tokens,
             policy=policy,
             prompt=self.prompt,
@@ -76,10 +78,16 @@ class Work:
     prompt: frozenset[int]
     pinned: frozenset[int]
     turns: Turns
+    masked: Mapping[int, int] = field(default_factory=dict)
+    """What the context shows as one line, and the tokens that saves. A summarizer reads the whole."""
 
     def plan(self, policy: Policy) -> Plan | NoCut:
-        seen = Outlook(self.kept, self.messages, self.tokens, self.prompt, self.pinned, self.turns)
+        seen = Outlook(self.kept, self.messages, self.tokens, self.prompt, self.pinned, self.turns, self.masked)
         return seen.plan(policy)
+
+    def size(self, records: Iterable[Record]) -> int:
+        """Of messages, as they are shown."""
+        return sum(r.header.tokens - self.masked.get(r.number, 0) for r in records if r.header is not None)
 
 
 def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda: None) -> Work:
@@ -110,6 +118,7 @@ def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda:
         prompt=frozenset(n for n in stands.prompt if n <= claim.upto),
         pinned=stands.pinned,
         turns=journal.backend.read(lambda tx: _turns(tx, claim.session, claim.turn, (*kept, *messages))),
+        masked=_shown_short(base.segment, base.standing),
     )
 
 
@@ -155,6 +164,7 @@ def look_ahead(session: str, base: int, tx: Transaction) -> Outlook | None:
         prompt=frozenset(begins.now.prompt),
         pinned=begins.now.pinned,
         turns=_turns(tx, session, state.turn, (*kept, *messages)),
+        masked=_shown_short(head, begins.opening),
     )
 
 
@@ -190,5 +200,14 @@ def _asks(record: Said) -> bool:
     return record.header is not None and record.header.role in ASKING
 
 
-def _numbered(records: Sequence[Said]) -> list[Numbered]:
-    return [(r.number, r.header) for r in records if r.header is not None]
+def _shown_short(segment: Segment, opening: Standing) -> dict[int, int]:
+    return {number: saves for number, saves in segment.masked if number not in opening.pinned}
+
+
+def _numbered(records: Sequence[Said], masked: Mapping[int, int]) -> list[Numbered]:
+    """Headers, with sizes as a context shows them."""
+    return [
+        (r.number, replace(r.header, tokens=r.header.tokens - masked[r.number]) if r.number in masked else r.header)
+        for r in records
+        if r.header is not None
+    ]

@@ -41,6 +41,7 @@ from onefold.journal.seam import Transaction
 from onefold.messages import convert
 from onefold.messages.codecs import OPENAI_CHAT
 from onefold.messages.frame import EARLIER, PINNED, PINNED_END
+from onefold.messages.mask import masked
 from onefold.model import MESSAGE, Appended, Ids, Json, Record, Summary, random_id
 from onefold.session import Session as Handle
 
@@ -347,7 +348,7 @@ def _shown(handle: Handle) -> _Shown:
     def look(tx: Transaction) -> _Seen | None:
         state = view.known(tx, handle.id)
         head = view.segment(tx, handle.id, state.head)
-        if head is None or head.cut > 1 or head.summary is not None:
+        if head is None or head.cut > 1 or head.summary is not None or head.masked:
             return None
         noted = view.standing(tx, handle.id, state.last + 1, head.hidden).notes
         return None if noted else _Seen(state.last, state.head)
@@ -381,11 +382,17 @@ def _told(said: Sequence[Record], context: Context | None) -> list[Event]:
 
     A call that was given up stays as it is: ADK leaves calls out that have no response, but for those it waits for.
     """
-    told = [(record.number, event) for record in said if record.kind == MESSAGE for event in _of(record)]
+    masks = {*context.masked} if context is not None else set()
+    shown = (_shortened(record) if record.number in masks else record for record in said if record.kind == MESSAGE)
+    told = [(record.number, event) for record in shown for event in _of(record)]
     if context is None:
         return [event for _, event in told]
     before = [event for number, event in told if number < context.segment]
     return [*before, *_summary(told, context), *(event for number, event in told if number > context.segment)]
+
+
+def _shortened(record: Record) -> Record:
+    return record._replace(body=masked(record.format, record.body, record.number) or record.body)
 
 
 def _of(record: Record) -> list[Event]:

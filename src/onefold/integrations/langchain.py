@@ -41,6 +41,7 @@ from onefold.integrations.handles import Handles
 from onefold.integrations.once import append_new
 from onefold.integrations.written import Written
 from onefold.messages import codec, encode
+from onefold.messages.mask import is_line
 from onefold.model import Json
 
 FORMAT = "langchain"
@@ -255,15 +256,16 @@ def _body(message: BaseMessage) -> Json:
 
 def _messages(context: Context, state: Sequence[AnyMessage]) -> list[AnyMessage]:
     """A context as LangChain's messages. Those that the state has stay the objects they are, but for what the model
-    thought before the segment; of one that was changed, the newest counts, in the place of the first. Every call has
-    one result: no provider takes it without, or twice."""
+    thought before the segment, and for results that are masked or no longer are; of one that was changed, the newest
+    counts, in the place of the first. Every call has one result: no provider takes it without, or twice."""
     known = {m.id: m for m in state if m.id}
     rows = zip(context.numbers, context.formats, context.messages, strict=True)
     old = {m["data"].get("id") for number, format, m in rows if format == FORMAT and number < context.segment}
     told: dict[str, AnyMessage] = {}
     for at, body in enumerate(context.to(FORMAT)):
         id = str(body["data"].get("id") or f"{OURS}{context.segment}:{at}")
-        told[id] = _message(body, id) if id not in known or (id in old and _thoughtful(known[id])) else known[id]
+        anew = id not in known or (id in old and _thoughtful(known[id])) or _masked(known[id], body)
+        told[id] = _message(body, id) if anew else known[id]
     return _answered(list(told.values()))
 
 
@@ -271,6 +273,11 @@ def _thoughtful(message: AnyMessage) -> bool:
     """Whether there is reasoning in it."""
     body = message_to_dict(message)
     return codec(FORMAT).unthought(body) is not body
+
+
+def _masked(message: AnyMessage, body: Json) -> bool:
+    """Whether a result is a line here or there."""
+    return isinstance(message, ToolMessage) and (is_line(message.content) or is_line(body["data"].get("content")))
 
 
 def _message(body: Json, id: str) -> AnyMessage:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from onefold.journal import view
 from onefold.journal.seam import Transaction
-from onefold.model import FULL, MANUAL, URGENT, Compaction, SessionState
+from onefold.model import FULL, MANUAL, URGENT, Compaction, Segment, SessionState
 
 AUTOMATIC_FAILURES = 3
 GROWTH = 1.2
@@ -56,18 +57,25 @@ def held_back(
             "there was nothing to compact in this segment when it was last tried; the next one waits until the context "
             "has grown by a fifth or is full, or a person asks"
         )
-    head = tx.segment(state.id, state.head)
-    if head is not None and head.source == "restored":
+    if (head := _stands_on(tx, state)) is not None and head.source == "restored":
         return HeldBack(
             "somebody went back in it; automatic compactions wait until the context is full, or a person asks"
         )
     return None
 
 
+def _stands_on(tx: Transaction, state: SessionState) -> Segment | None:
+    """The head, or what it stands on if it only masks."""
+    head = tx.segment(state.id, state.head)
+    return None if head is None else view.origin(tx, state.id, head)
+
+
 def _heard_again(tx: Transaction, state: SessionState) -> float | None:
     """When a full context is heard again after failures; None if that is now, as it is the first time. A clock that
     jumped makes nobody wait for longer than the bound says."""
-    tried = (c for c in tx.compactions(state.id, open_only=False) if c.base == state.head and c.trigger in FULL)
+    head = _stands_on(tx, state)
+    since = state.head if head is None else head.number
+    tried = (c for c in tx.compactions(state.id, open_only=False) if c.base >= since and c.trigger in FULL)
     failed = [c.settled_at for c in tried if c.state == "failed" and c.settled_at is not None]
     if not failed:
         return None

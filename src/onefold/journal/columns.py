@@ -68,13 +68,17 @@ def segment(row: Any) -> Segment:
         return Segment(
             number, base or None, cut, source, at, compaction, summary, names, before, after, hidden,
             more.get("redo"), more.get("keeper", "onefold"), tuple(more.get("unfolds", ())),
+            tuple((number, saves) for number, saves in more.get("masked", ())), more.get("origin"),
         )  # fmt: skip
     except (ValueError, TypeError, AttributeError) as error:
         raise StoreDamaged(f"the row of segment {number} makes no sense; run `onefold verify --fix`") from error
 
 
 def rest_of(s: Segment) -> str:
-    more = {"hidden": [list(r) for r in s.hidden], "redo": s.redo, "keeper": s.keeper, "unfolds": list(s.unfolds)}
+    more = {
+        "hidden": [list(r) for r in s.hidden], "redo": s.redo, "keeper": s.keeper, "unfolds": list(s.unfolds),
+        "masked": [list(m) for m in s.masked], "origin": s.origin,
+    }  # fmt: skip
     return encode({name: value for name, value in more.items() if value not in ([], None, "onefold")})
 
 

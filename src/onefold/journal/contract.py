@@ -21,7 +21,7 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
 from onefold.errors import (
@@ -196,7 +196,9 @@ class Journal:
             state = known(tx, session)
             may_compact(tx, state)
             if base is not None and base != state.head:
-                return self._moved_on(tx, state, base)
+                head = segment(tx, session, state.head)
+                if trigger != MANUAL or not view.masked_since(tx, session, head, base):
+                    return self._moved_on(tx, state, base)
             if key is not None and (use := tx.key(session, key)) is not None:
                 said = tx.record(session, use.first)
                 if said is None or said.kind not in (REQUESTED, JOINED):
@@ -395,15 +397,11 @@ class Journal:
                     CommitRefused, claim, f"not all it keeps, {list(kept)}, are messages in view before its cut"
                 )
             quoted = view.check_quotes(tx, claim, quotes, at, hidden=base.hidden, kept=kept)
-            body = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2, **paid(made.spent)}
-            moved = boundary(
-                base, state, source="compaction", cut=at, kept=list(kept), compaction=current.id, **told(made, quotes)
-            )
-            moved["tokens_after"] = view.size(
-                tx, claim.session, cut=at, last=state.last, kept=kept, hidden=base.hidden, told=moved, quoted=quoted
-            )
-            state = self.add(tx, state, self.draft(COMMITTED, body))
-            state = self.open_segment(tx, state, moved)
+            like = replace(base, cut=at, kept=tuple(kept), masked=tuple(m for m in base.masked if m[0] >= at))
+            moved = boundary(like, state, source="compaction", compaction=current.id, **told(made, quotes))
+            moved["tokens_after"] = view.size(tx, claim.session, like, state.last, told=moved, quoted=quoted)
+            done = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2, **paid(made.spent)}
+            state = self.open_segment(tx, self.add(tx, state, self.draft(COMMITTED, done)), moved)
             opened = state.head
             if follow_up is not None:
                 state = self.add(tx, state, follow_up._replace(kind=INPUT_QUEUED))

@@ -134,6 +134,8 @@ def segment(record: Record) -> Segment:
         redo=body.get("redo"),
         keeper=body.get("keeper", "onefold"),
         unfolds=tuple(body.get("unfolds", ())),
+        masked=tuple((number, saves) for number, saves in body.get("masked", ())),
+        origin=body.get("origin"),
     )
 
 
@@ -144,28 +146,25 @@ def boundary(like: Segment, state: SessionState, **other: Json) -> dict[str, Jso
         "cut": like.cut,
         "kept": list(like.kept),
         "hidden": [list(r) for r in like.hidden],
+        "masked": [list(m) for m in like.masked],
         "keeper": like.keeper,
         "tokens_before": state.tokens,
         "tokens_after": state.tokens,
         **other,
     }
-    usual: dict[str, Json] = {"hidden": [], "keeper": "onefold", "redo": None, "summary_of": None, "unfolds": []}
+    usual: dict[str, Json] = {
+        "hidden": [], "masked": [], "keeper": "onefold", "redo": None, "summary_of": None, "unfolds": [],
+    }  # fmt: skip
     return {name: value for name, value in body.items() if name not in usual or value != usual[name]}
 
 
 def _open_segment(rows: Rows, state: SessionState, record: Record) -> SessionState:
     opened = segment(record)
     rows.add_segment(state.id, opened)
-    return state._replace(
-        head=opened.number,
-        cut=opened.cut,
-        segments=state.segments + 1,
-        tokens=opened.tokens_after,
-        failures=0,
-        failed_tokens=0,
-        paid=0,
-        rests=0,
-    )
+    state = state._replace(head=opened.number, cut=opened.cut, segments=state.segments + 1, tokens=opened.tokens_after)
+    if opened.source == "masked":
+        return state  # what was tried before it was tried for what it shows
+    return state._replace(failures=0, failed_tokens=0, paid=0, rests=0)
 
 
 def _compaction(rows: Rows, state: SessionState, record: Record) -> SessionState:

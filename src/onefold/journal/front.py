@@ -88,8 +88,7 @@ def note_tokens(note: Note, before: Note | None) -> int:
 
 def size(tx: Transaction, state: SessionState, head: Segment, told: Mapping[str, Json] | None) -> int:
     """The size of the context as the segment in force has it now, from what it is made of."""
-    at = head.number - 1
-    begins = view.size(tx, state.id, cut=head.cut, last=at, kept=head.kept, hidden=head.hidden, told=told)
+    begins = view.size(tx, state.id, head, head.number - 1, told=told)
     later = view.tokens(tx, state.id, max(head.cut, head.number), state.last + 1, head.hidden)
     since = of(tx, state.id, head, state.last + 1).since
     return begins + later + sum(_weighs(tx, state.id, one) for one in since)

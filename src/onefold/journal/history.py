@@ -14,13 +14,13 @@ from dataclasses import replace
 from shlex import quote
 
 from onefold.errors import Moved, OnefoldError, StoreDamaged, TooLarge
-from onefold.journal import fold, view
+from onefold.journal import fold, masks, view
 from onefold.journal.contract import Journal, segment
 from onefold.journal.fold import boundary
 from onefold.journal.refusals import check_name, conflict, known_word
 from onefold.journal.seam import Transaction
 from onefold.journal.turns import close
-from onefold.journal.view import known
+from onefold.journal.view import Masks, known
 from onefold.model import (
     AGENT_ENDED,
     AGENT_STARTED,
@@ -59,7 +59,9 @@ def restore(
         _not_erased(tx, session, older)
         state = close(journal, tx, state, "cancelled", "the session was taken back to an older segment", actor=actor)
         keeper = segment(tx, session, state.head).keeper
-        return _open(journal, tx, state, older, older.hidden, actor=actor, restored=to, keeper=keeper)
+        return _open(
+            journal, tx, state, older, older.hidden, actor=actor, restored=to, keeper=keeper, masked=older.masked
+        )
 
     return journal.backend.write(session, work)
 
@@ -87,8 +89,9 @@ def undo(
     def work(tx: Transaction) -> Segment:
         state = _unmoved(tx, session, expect_head, seen)
         head = segment(tx, session, state.head)
-        if head.unfolds and not _said_since(tx, state, head):
-            before = newest(tx, state._replace(last=head.number - 1), head.hidden)
+        stands = view.origin(tx, session, head)
+        if stands.unfolds and not _said_since(tx, state, stands):
+            before = newest(tx, state._replace(last=stands.number - 1), head.hidden)
             return _refold(journal, tx, state, head, before, actor=actor, redo=head.number)
         asked = view.last_user(tx, session, state.last + 1, head.hidden)
         if asked is None:
@@ -133,17 +136,19 @@ def redo(
     def work(tx: Transaction) -> Segment:
         state = _unmoved(tx, session, expect_head, seen)
         head = segment(tx, session, state.head)
-        before = None if head.redo is None else view.segment(tx, session, head.redo)
+        stands = view.origin(tx, session, head)
+        before = None if stands.redo is None else view.segment(tx, session, stands.redo)
         if before is None:
             raise OnefoldError(f"session {session!r}: there is nothing to redo")
-        if _said_since(tx, state, head):
+        if _said_since(tx, state, stands):
             raise Moved(f"session {session!r}: messages came after the undo, and a redo would be between them; fork it")
         _not_erased(tx, session, before)
         if before.hidden != head.hidden:  # else a compaction is unfolded again, and whoever writes goes on
             state = close(journal, tx, state, "cancelled", "an undo was taken back", actor=actor)
+        stood = view.origin(tx, session, before)
         return _open(
-            journal, tx, state, before, before.hidden, actor=actor, restored=before.number, redo=before.redo,
-            unfolds=list(before.unfolds),
+            journal, tx, state, before, before.hidden, actor=actor, restored=before.number, redo=stood.redo,
+            unfolds=list(stood.unfolds),
         )  # fmt: skip
 
     return journal.backend.write(session, work)
@@ -163,6 +168,9 @@ def unfold(
     def work(tx: Transaction) -> Segment:
         state = known(tx, session) if expect_head is None else _unmoved(tx, session, expect_head, None)
         head = _kept_here(tx, state)
+        mask = None if fold is None else view.segment(tx, session, fold)
+        if mask is not None and mask.source == "masked":
+            return _fits(tx, session, _unmask(journal, tx, state, mask, actor=actor), most)
         folds: list[int] = []
         for made in in_force(tx, session, head):
             folds.append(made.number)
@@ -173,15 +181,9 @@ def unfold(
         before = newest(tx, state._replace(last=folds[-1] - 1), head.hidden)
         opened = _open(
             journal, tx, state, before, head.hidden, actor=actor, restored=before.number,
-            redo=None if _said_since(tx, state, head) else head.redo, unfolds=folds[::-1],
+            redo=_redo(tx, state, head), unfolds=folds[::-1],
         )  # fmt: skip
-        if most is not None and opened.tokens_after > most:
-            raise TooLarge(
-                f"session {session!r}: with segment {folds[-1]} unfolded its context would have about "
-                f"{opened.tokens_after:,} tokens, over the {most:,} that its model is sent at most; nothing was "
-                "written. Unfold a later compaction, or read what it stands for without bringing it back"
-            )
-        return opened
+        return _fits(tx, session, opened, most)
 
     return journal.backend.write(session, work)
 
@@ -202,8 +204,7 @@ def refold(
                 continue
             fits = made.cut > head.cut and view.same_before(tx, session, made.cut, made.hidden, head.hidden)
             if fits and not _erased(tx, session, made):
-                redo = None if _said_since(tx, state, head) else head.redo
-                return _refold(journal, tx, state, head, made, actor=actor, redo=redo)
+                return _refold(journal, tx, state, head, made, actor=actor, redo=_redo(tx, state, head))
         what = "no compaction" if fold is None else f"segment {fold} is no compaction that"
         raise OnefoldError(
             f"session {session!r}: {what} was unfolded and stands for just what is in view before its cut; compact it"
@@ -249,10 +250,7 @@ def fork(
         )
         as_it_is = inherits.number == origin.head and upto == origin.last
         if not as_it_is or view.marked(tx, parent, origin.head, upto + 1):  # otherwise it is as large as its parent
-            opened["tokens_after"] = view.size(
-                tx, parent, cut=inherits.cut, last=upto, kept=inherits.kept, hidden=inherits.hidden,
-                told=view.told(tx, parent, inherits),
-            )  # fmt: skip
+            opened["tokens_after"] = view.size(tx, parent, inherits, upto, told=view.told(tx, parent, inherits))
         state = journal.add(tx, state, journal.draft(SEGMENT_OPENED, opened))
         tx.put_session(state)
         return state
@@ -390,6 +388,33 @@ def _kept_here(tx: Transaction, state: SessionState) -> Segment:
     return head
 
 
+def _unmask(journal: Journal, tx: Transaction, state: SessionState, mask: Segment, *, actor: str | None) -> Segment:
+    """Opens a segment that shows again what one masked."""
+    head = segment(tx, state.id, state.head)
+    said = view.record(tx, state.id, mask.number)
+    whole = {*(said.body["masks"] if said is not None else ())}
+    stay = tuple(m for m in head.masked if m[0] not in whole)
+    if stay == head.masked:
+        raise OnefoldError(f"session {state.id!r}: nothing that segment {mask.number} masked is masked now")
+    return _open(
+        journal, tx, state, head, head.hidden, actor=actor, restored=head.number, redo=_redo(tx, state, head),
+        unfolds=[mask.number], masked=stay,
+    )  # fmt: skip
+
+
+def _fits(tx: Transaction, session: str, opened: Segment, most: int | None) -> Segment:
+    """A segment that shows what another one did not; raises if that is more than a model is sent."""
+    if most is None or opened.tokens_after <= most:
+        return opened
+    saves = masks.choose(tx, session).saves
+    raise TooLarge(
+        f"session {session!r}: with segment {opened.unfolds[0]} unfolded its context would have about "
+        f"{opened.tokens_after:,} tokens, over the {most:,} that its model is sent at most; nothing was written. "
+        f"Masking old tool results would save about {saves:,} of them. Unfold a later compaction, or read what it "
+        "stands for without bringing it back"
+    )
+
+
 def _nothing_to_unfold(tx: Transaction, session: str, head: Segment, fold: int | None) -> str:
     stands = [made.number for made in in_force(tx, session, head)][:5]
     if not stands:
@@ -398,6 +423,12 @@ def _nothing_to_unfold(tx: Transaction, session: str, head: Segment, fold: int |
         f"session {session!r}: segment {fold} is no compaction that is in force, so it cannot be unfolded; the newest "
         f"that are: {', '.join(str(n) for n in stands)}"
     )
+
+
+def _redo(tx: Transaction, state: SessionState, head: Segment) -> int | None:
+    """Where a redo goes now, if there is one: nothing was said since."""
+    stands = view.origin(tx, state.id, head)
+    return None if _said_since(tx, state, stands) else stands.redo
 
 
 def _said_since(tx: Transaction, state: SessionState, head: Segment) -> bool:
@@ -447,20 +478,20 @@ def _open(
     hidden: Ranges,
     *,
     actor: str | None = None,
+    masked: Masks | None = None,
     **other: Json,
 ) -> Segment:
-    """Opens a segment with another one's boundary, under what is hidden now."""
-    told = view.told(tx, state.id, like)
+    """Opens a segment with another one's boundary, under what is hidden now. What was masked there or is now stays so,
+    unless somebody says what is."""
+    head = segment(tx, state.id, state.head)
+    stay = view.united(like.masked, head.masked) if masked is None else masked
+    stay = tuple(m for m in stay if m[0] >= like.cut and not view.is_hidden(hidden, m[0]))
+    like = replace(like, hidden=hidden, masked=stay, keeper=head.keeper)
     usual: dict[str, Json] = {
         "source": "restored",
         "summary_of": like.summary,
-        "hidden": [list(r) for r in hidden],
-        "keeper": segment(tx, state.id, state.head).keeper,
-        "tokens_after": view.size(
-            tx, state.id, cut=like.cut, last=state.last, kept=like.kept, hidden=hidden,
-            told=told,
-        ),
-    }  # fmt: skip
+        "tokens_after": view.size(tx, state.id, like, state.last, told=view.told(tx, state.id, like)),
+    }
     state = journal.open_segment(tx, state, boundary(like, state, **(usual | other)), actor)
     tx.put_session(state)
     return segment(tx, state.id, state.head)

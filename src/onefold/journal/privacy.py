@@ -196,8 +196,10 @@ def _forget(journal: Journal, tx: Transaction, state: SessionState, gone: _Gone)
     if causes:
         told["causes"] = [r.number for r in causes]
     state = journal.add(tx, state, journal.draft(ERASED, told, actor=actor))
-    fits = replace(newest(tx, state, hidden), hidden=hidden, keeper=head.keeper)
-    size = _size(tx, state, fits)
+    fits = newest(tx, state, hidden)
+    masks = tuple(m for m in view.united(fits.masked, head.masked) if not view.is_hidden(hidden, m[0]))
+    fits = replace(fits, hidden=hidden, keeper=head.keeper, masked=masks)
+    size = view.size(tx, state.id, fits, state.last, told=view.told(tx, state.id, fits))
     body = boundary(fits, state, source="erased", summary_of=fits.summary, tokens_after=size)
     state = journal.open_segment(tx, state, body)
     if (was_open or fits.summary != head.summary) and compacts(tx, state) and head.keeper == "onefold":
@@ -303,13 +305,6 @@ def _what(record: Record | None) -> Json:
 
 def _each(numbers: Iterable[int]) -> Ranges:
     return tuple((n, n) for n in sorted(numbers))
-
-
-def _size(tx: Transaction, state: SessionState, of: Segment) -> int:
-    return view.size(
-        tx, state.id, cut=of.cut, last=state.last, kept=of.kept, hidden=of.hidden,
-        told=view.told(tx, state.id, of),
-    )  # fmt: skip
 
 
 def _covers(some: Segment, ranges: Ranges) -> bool:

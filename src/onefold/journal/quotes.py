@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onefold.messages.codecs import estimate
 from onefold.messages.frame import quoted
-from onefold.messages.quotation import Quotation, lines, utterances
+from onefold.messages.quotation import Quotation, Utterance, lines, utterances
 from onefold.model import MESSAGE, Fact, Gap, Json, Label, Quote, Quotes, Record
 
 MOST = 1_000
@@ -68,15 +68,19 @@ def as_record(quotes: Quotes) -> dict[str, Json]:
     return said | {name: [list(one) for one in some] for name, some in more.items() if some}
 
 
-def read(quotes: Quotes, records: Sequence[Record], kept: Sequence[int]) -> Quoting:
-    """What quotes say, by the messages that they name. One that is gone is left out."""
-    shown = [q for q in quotes.stretches if q.number not in kept]
-    made = lines(shown, utterances(shown, records), quotes.labels)
+def read(
+    quotes: Quotes, records: Sequence[Record], kept: Sequence[int], heard: Mapping[int, Utterance] | None = None
+) -> Quoting:  # fmt: skip
+    """What quotes say, by the messages that they name. One that is gone is left out. `heard` is what they are quoted
+    from, if that is known."""
+    shown = [q for q in quotes.stretches if q.number not in kept] if kept else quotes.stretches
+    made = lines(shown, utterances(shown, records) if heard is None else heard, quotes.labels)
     return Quoting(quotes, tuple(records), tuple(made), quoted(made, quotes.gaps) if made else "")
 
 
-def wrong(quotes: Quotes, records: Sequence[Record], cut: int) -> str | None:
-    """Why a segment cannot quote this, by those of its messages that are in view; None if it can."""
+def wrong(quotes: Quotes, records: Sequence[Record], heard: Mapping[int, Utterance], cut: int) -> str | None:
+    """Why a segment cannot quote this, by those of its messages that are in view, and what is heard in them; None if it
+    can."""
     if len(quotes.stretches) > MOST:
         return f"it quotes {len(quotes.stretches)} stretches, and {MOST} is the most"
     if len(numbers := {q.number for q in quotes.stretches}) > MOST_MESSAGES:
@@ -84,7 +88,6 @@ def wrong(quotes: Quotes, records: Sequence[Record], cut: int) -> str | None:
     there = {r.number for r in records if r.kind == MESSAGE and r.number < cut}
     if missing := numbers - there:
         return f"what it quotes, {sorted(missing)[:5]}, is not among the messages in view before its cut"
-    heard = utterances(quotes.stretches, records)
     for number, pointer, start, end, _ in quotes.stretches:
         text = heard[number].texts.get(pointer) if pointer else None
         if not 0 <= start < end or (pointer and (text is None or end > len(text))):

@@ -16,6 +16,7 @@ from onefold.journal.seam import Heading, Transaction
 from onefold.messages.codecs import estimate
 from onefold.messages.frame import framed, noted, stated
 from onefold.messages.groups import LEADING, group
+from onefold.messages.quotation import utterances
 from onefold.model import (
     AGENT_ENDED,
     AGENT_STARTED,
@@ -60,6 +61,8 @@ _SILENT = frozenset({
 
 Stretch = tuple[int, int]
 """From a number up to, but not including, another."""
+Masks = tuple[tuple[int, int], ...]
+"""Results that are shown as one line, each with the tokens that saves."""
 
 
 def known(tx: Transaction, session: str) -> SessionState:
@@ -117,6 +120,11 @@ def hide(hidden: Ranges, *more: tuple[int, int]) -> Ranges:
 
 def is_hidden(hidden: Ranges, number: int) -> bool:
     return any(first <= number <= last for first, last in hidden)
+
+
+def united(*masks: Masks) -> Masks:
+    """What is masked in any of some views."""
+    return tuple(sorted({number: saves for some in masks for number, saves in some}.items()))
 
 
 def joined(tx: Transaction, session: str, hidden: Ranges) -> Ranges:
@@ -269,6 +277,17 @@ def segment_at(tx: Transaction, session: str, number: int) -> Segment | None:
         if (found := tx.segment_at(owner, end - 1)) is not None:
             return found
     return None
+
+
+def origin(tx: Transaction, session: str, of: Segment) -> Segment:
+    """The segment itself, or the one that it stands on if it only masks: what was tried or taken back there holds."""
+    found = None if of.origin is None else segment(tx, session, of.origin)
+    return of if found is None else found
+
+
+def masked_since(tx: Transaction, session: str, head: Segment, base: int) -> bool:
+    """Whether nothing but masks came after a segment, if there is one of that number."""
+    return origin(tx, session, head).number <= base and segment(tx, session, base) is not None
 
 
 def segments(tx: Transaction, session: str, stop: int) -> Iterator[Segment]:
@@ -470,9 +489,10 @@ def check_quotes(
         return quotes.NOTHING
     numbers = [n for n in {q.number for q in said.stretches} if not is_hidden(hidden, n)]
     records = some(tx, claim.session, numbers)
-    if (why := quotes.wrong(said, records, cut)) is not None:
+    heard = utterances(said.stretches, records)
+    if (why := quotes.wrong(said, records, heard, cut)) is not None:
         raise refused(CommitRefused, claim, why)
-    return quotes.read(said, records, kept)
+    return quotes.read(said, records, kept, heard)
 
 
 def facts(told: Mapping[str, Json] | None) -> tuple[Fact, ...]:
@@ -494,26 +514,21 @@ def fact_tokens(facts: Sequence[Fact]) -> int:
 
 
 def size(
-    tx: Transaction,
-    session: str,
-    *,
-    cut: int,
-    last: int,
-    kept: Sequence[int] = (),
-    hidden: Ranges = (),
-    told: Mapping[str, Json] | None = None,
+    tx: Transaction, session: str, of: Segment, last: int, *, told: Mapping[str, Json] | None,
     quoted: Quoting | None = None,
-) -> int:
-    """The size of a context as a segment that begins now has it, from what it is made of. `told` is the body of the
-    record with its summary and facts, and `quoted` what it quotes, if that is read already."""
-    stands = standing(tx, session, last + 1, hidden)
-    verbatim = {*stands.by_name(kept, cut), *(n for n in stands.pinned if n < cut)}
+) -> int:  # fmt: skip
+    """The size of a context as a segment like this has it if it begins after a record, from what it is made of. `told`
+    is the body of the record with its summary and facts, and `quoted` what it quotes, if that is read already."""
+    stands = standing(tx, session, last + 1, of.hidden)
+    verbatim = {*stands.by_name(of.kept, of.cut), *(n for n in stands.pinned if n < of.cut)}
     by_name = (record(tx, session, n) for n in verbatim)
+    masks = (m for m in of.masked if of.cut <= m[0] <= last and not is_hidden(of.hidden, m[0]))
     return (
         (estimate(framed(told["summary"])) if told is not None else 0)
-        + fact_tokens(holding(facts(told), stands, hidden))
-        + (quoting(tx, session, told, kept) if quoted is None else quoted).tokens
+        + fact_tokens(holding(facts(told), stands, of.hidden))
+        + (quoting(tx, session, told, of.kept) if quoted is None else quoted).tokens
         + stands.tokens()
         + sum(r.header.tokens for r in by_name if r is not None and r.header is not None)
-        + tokens(tx, session, cut, last + 1, hidden)
+        + tokens(tx, session, of.cut, last + 1, of.hidden)
+        - sum(saves for number, saves in masks if number not in stands.pinned)
     )

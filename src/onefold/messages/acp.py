@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onefold.errors import InvalidMessage
 from onefold.messages.exact import decode_or_text, encode
@@ -84,6 +84,14 @@ def write(said: Sequence[Said]) -> list[Json]:
 
 def unthought(body: Json) -> Json | None:
     return None if body.get("sessionUpdate") == "agent_thought_chunk" else body
+
+
+def masked(body: Json, lines: Mapping[str, str]) -> Json:
+    """How a call ended, with other words."""
+    if (words := lines.get(body["toolCallId"])) is None:
+        return body
+    bare = {name: value for name, value in body.items() if name != "rawOutput"}
+    return bare | {"content": [{"type": "content", "content": {"type": "text", "text": words}}]}
 
 
 def _block(part: Media | Document) -> Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from onefold.errors import InvalidMessage
@@ -220,6 +220,18 @@ def unthought(message: Json) -> Json | None:
     if len(left) == len(content):
         return message
     return message | {"content": left} if left else None
+
+
+def masked(message: Json, lines: Mapping[str, str]) -> Json:
+    """A message with other words in place of results."""
+    return message | {"content": [_masked(block, lines) for block in _blocks(message)]}
+
+
+def _masked(block: Json, lines: Mapping[str, str]) -> Json:
+    if not isinstance(block, dict) or block.get("type") != "tool_result" or block["tool_use_id"] not in lines:
+        return block
+    words = lines[block["tool_use_id"]]
+    return block | {"content": words if isinstance(block.get("content"), str) else [{"type": "text", "text": words}]}
 
 
 def _blocks(message: dict[str, Json]) -> list[Json]:

@@ -6,7 +6,7 @@ shapes are not documented and grow, so whatever is an object is taken.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onefold.errors import InvalidMessage
 from onefold.messages import anthropic
@@ -58,6 +58,14 @@ def unthought(line: Json) -> Json | None:
         return line
     left = anthropic.unthought(message)
     return line if left is message else None if left is None else line | {"message": left}
+
+
+def masked(line: Json, lines: Mapping[str, str]) -> Json:
+    """The same without the program's own copy of the results beside them."""
+    bare = {name: value for name, value in line.items() if name != "toolUseResult"}
+    return (
+        bare | {"message": anthropic.masked(line["message"], lines)} if isinstance(line.get("message"), dict) else line
+    )
 
 
 def _line(message: Json) -> Json:

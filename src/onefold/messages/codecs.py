@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -64,6 +64,8 @@ class Codec:
     no reasoning is the same object."""
     adrift: Callable[[Json], Json] = lambda body: body
     """An item of an answer whose reasoning is not sent any more, where an item refers to it: without that."""
+    masked: Callable[[Json, Mapping[str, str]], Json] | None = None
+    """A message with other words in place of results, by the ids of their calls; where it cannot say so, as it is."""
 
     def header(self, body: Json) -> Header:
         """Role, tool calls and size."""
@@ -81,7 +83,7 @@ class Codec:
 FORMATS: dict[str, Codec] = {
     c.name: c
     for c in (
-        Codec("acp", acp.parse, acp.write, recognises=acp.recognises, unthought=acp.unthought),
+        Codec("acp", acp.parse, acp.write, recognises=acp.recognises, unthought=acp.unthought, masked=acp.masked),
         Codec(
             "pydantic-ai",
             pydantic_ai.parse,
@@ -90,6 +92,7 @@ FORMATS: dict[str, Codec] = {
             id=word_id,
             results=pydantic_ai.results,
             unthought=pydantic_ai.unthought,
+            masked=pydantic_ai.masked,
         ),
         Codec(
             "langchain",
@@ -99,6 +102,7 @@ FORMATS: dict[str, Codec] = {
             recognises=langchain.recognises,
             id=word_id,
             unthought=langchain.unthought,
+            masked=langchain.masked,
         ),
         Codec(
             "claude-code",
@@ -109,6 +113,7 @@ FORMATS: dict[str, Codec] = {
             id=word_id,
             results=claude_code.results,
             unthought=claude_code.unthought,
+            masked=claude_code.masked,
         ),
         Codec(
             "google-adk",
@@ -118,6 +123,7 @@ FORMATS: dict[str, Codec] = {
             recognises=google_adk.recognises,
             results=google_adk.results,
             unthought=google_adk.unthought,
+            masked=google_adk.masked,
         ),
         Codec(
             "gemini",
@@ -127,6 +133,7 @@ FORMATS: dict[str, Codec] = {
             recognises=gemini.recognises,
             results=gemini.results,
             unthought=gemini.unthought,
+            masked=gemini.masked,
         ),
         Codec(
             "openai-responses",
@@ -140,6 +147,7 @@ FORMATS: dict[str, Codec] = {
             results=openai_responses.results,
             unthought=openai_responses.unthought,
             adrift=openai_responses.adrift,
+            masked=openai_responses.masked,
         ),
         Codec(
             "anthropic",
@@ -152,6 +160,7 @@ FORMATS: dict[str, Codec] = {
             renamed=anthropic.renamed,
             results=anthropic.results,
             unthought=anthropic.unthought,
+            masked=anthropic.masked,
         ),
         Codec(
             OPENAI_CHAT,
@@ -163,6 +172,7 @@ FORMATS: dict[str, Codec] = {
             recognises=openai_chat.recognises,
             id=short_id(40),
             unthought=openai_chat.unthought,
+            masked=openai_chat.masked,
         ),
         Codec(PLAIN, plain.parse, plain.write),
     )

@@ -128,6 +128,32 @@ def quotation(line: Quotation) -> Line:
     return Line(line.number, line.at, head, words)
 
 
+def length(line: Quotation) -> tuple[str, int]:
+    """The day of a quotation, and how many bytes its line has, without writing it."""
+    kinds = sum(_bytes(kind) + 2 for kind in line.kinds) + 1 if line.kinds else 0
+    head = 1 + len(str(line.number)) + kinds + len(_SPEAKERS.get(line.who, ""))
+    if line.text:
+        return _day(line.at), head + 2 + _bytes(line.text) + 2 * line.text.count("\n")
+    return _day(line.at), head + _bytes(quotation(line).words)
+
+
+def total(lines: Iterable[tuple[str, int, int]], rest: int) -> int:
+    """How many bytes they have, put together: by each one's day, its length, and how many are left out before it; and
+    how many are left out behind them."""
+    size = _bytes(QUOTES)
+    day = ""
+    for its, long, out in lines:
+        if its != day:
+            size += 2 + len(its)
+            day = its
+        size += 1 + long + (1 + len(_missing(out)) if out else 0)
+    return size + (1 + len(_missing(rest)) if rest else 0)
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
 def _missing(many: int) -> str:
     return f"+{many}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onefold.errors import InvalidMessage
 from onefold.messages import google_adk
@@ -42,6 +42,11 @@ def unthought(content: Json) -> Json | None:
     event = _event(content)
     left = google_adk.unthought(event)
     return content if left is event else None if left is None else left["content"]
+
+
+def masked(content: Json, lines: Mapping[str, str]) -> Json:
+    made: Json = google_adk.masked(_event(content), lines)["content"]
+    return made
 
 
 def _event(content: dict[str, Json]) -> dict[str, Json]:

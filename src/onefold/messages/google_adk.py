@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onefold.errors import InvalidMessage
 from onefold.messages.calls import tool_name
@@ -139,6 +139,20 @@ def _unthought(part: Json) -> Json | None:
     if isinstance(_field(part, "function_call"), dict):
         return left | {signed: _UNSIGNED}
     return left if any(value != "" for value in left.values()) else None
+
+
+def masked(event: Json, lines: Mapping[str, str]) -> Json:
+    """An event with other words in place of what functions gave."""
+    content = event["content"]
+    return event | {"content": content | {"parts": [_masked(part, lines) for part in content["parts"]]}}
+
+
+def _masked(part: Json, lines: Mapping[str, str]) -> Json:
+    name = next((n for n in _RESPONSE if isinstance(part, dict) and isinstance(part.get(n), dict)), None)
+    if name is None or (id := _id(part[name], str(part[name].get("name") or ""))) not in lines:
+        return part
+    failed = isinstance(part[name].get("response"), dict) and "error" in part[name]["response"]
+    return part | {name: part[name] | {"response": {"error" if failed else "result": lines[id]}}}
 
 
 def _compacted(body: dict[str, Json]) -> Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onefold.errors import InvalidMessage
 from onefold.messages.calls import tool_name
@@ -108,6 +108,13 @@ def unthought(body: Json) -> Json | None:
         return body
     says = left.get("content") or _calls(left)
     return body | {"data": left} if says else None
+
+
+def masked(body: Json, lines: Mapping[str, str]) -> Json:
+    """A result with other words. What a tool keeps for the program beside it stays."""
+    data = body["data"]
+    words = lines.get(data.get("tool_call_id") or f"function:{data.get('name')}")
+    return body if words is None else body | {"data": data | {"content": words}}
 
 
 def _unnamed(block: Json) -> Json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onefold.errors import InvalidMessage
 from onefold.messages.calls import tool_name
@@ -143,6 +143,22 @@ def adrift(item: Json) -> Json:
         return {name: value for name, value in item.items() if name != "id"}
     words = parse(item).text or f"[{kind}]"
     return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": words}]}
+
+
+def masked(item: Json, lines: Mapping[str, str]) -> Json:
+    """A result with other words: in place of a text, of a list of texts, or of what a shell printed."""
+    if (words := lines.get(str(_answered(item, str(item.get("type")))))) is None:
+        return item
+    name = next((n for n in _OUTPUTS if item.get(n) is not None), "")
+    match item.get(name):
+        case str():
+            return item | {name: words}
+        case [{"text": str()} as first, *_]:
+            return item | {name: [{"type": first.get("type", "input_text"), "text": words}]}
+        case [{"stdout": str()} as first, *rest]:
+            ended = [one | {"stdout": "", "stderr": ""} for one in objects(rest)]
+            return item | {name: [first | {"stdout": words, "stderr": ""}, *ended]}
+    return item
 
 
 def _answering(item: Json) -> bool:

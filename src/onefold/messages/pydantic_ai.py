@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onefold.errors import InvalidMessage
 from onefold.messages.calls import tool_name
@@ -112,6 +112,16 @@ def _unthought(part: Json, thought: bool) -> Json | None:
     if "tool-" in str(part["part_kind"]) and part["part_kind"] != "tool-call" and part.get("provider_name") == "openai":
         return None
     return {name: value for name, value in left.items() if name != "id"}
+
+
+def masked(body: Json, lines: Mapping[str, str]) -> Json:
+    """A request with other words in place of what tools returned."""
+    return body | {"parts": [_masked(part, lines) for part in body["parts"]]}
+
+
+def _masked(part: Json, lines: Mapping[str, str]) -> Json:
+    known = isinstance(part, dict) and _returns(part) and part.get("tool_call_id") in lines
+    return part | {"content": lines[part["tool_call_id"]]} if known else part
 
 
 def _asked(part: dict[str, Json]) -> list[Part]:

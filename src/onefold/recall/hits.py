@@ -14,9 +14,9 @@ from onefold.recall.content import role, searched
 from onefold.recall.excerpts import excerpt
 from onefold.recall.query import Query
 
-Place: TypeAlias = Literal["context", "past", "undone", "waiting"]
-"""In the present context; only in the journal, since it was compacted away or replaced; taken back; or an input that
-nobody has taken."""
+Place: TypeAlias = Literal["context", "masked", "past", "undone", "waiting"]
+"""In the present context; there as one line; only in the journal, since it was compacted away or replaced; taken back;
+or an input that nobody has taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,17 @@ class Sight:
     head: Segment
     front: Front
 
+    @property
+    def masked(self) -> set[int]:
+        return {number for number, _ in self.head.masked}.difference(self.front.opening.pinned)
+
     def place(self, record: Record) -> Place:
         number, head = record.number, self.head
         if record.kind in (MESSAGE, NOTE) and view.is_hidden(head.hidden, number):
             return "undone"
         shown = False
+        if record.kind == MESSAGE and number in self.masked:
+            return "masked"
         if record.kind == MESSAGE:
             shown = number >= head.cut or number in self.front.shown
         elif record.kind == NOTE:

@@ -32,6 +32,7 @@ _OPENING = (
 _CLOSING = "[End of what was recalled.]"
 _PLACES: dict[Place, str] = {
     "context": "in your context",
+    "masked": "left out of your context, as one line",
     "past": "compacted away",
     "undone": "undone by the user",
     "waiting": "an input that waits",

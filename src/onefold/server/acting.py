@@ -21,7 +21,7 @@ from onefold.cli.undo import changed_between
 from onefold.compaction.run import Call, Runner
 from onefold.compaction.summarizers import extract
 from onefold.errors import InvalidMessage, OnefoldError, StoreUnavailable
-from onefold.journal import history
+from onefold.journal import history, masks
 from onefold.journal.contract import Journal, segment
 from onefold.journal.reading import Pause
 from onefold.journal.seam import Transaction
@@ -30,6 +30,7 @@ from onefold.server.asking import (
     AppendBody,
     CompactBody,
     ForkBody,
+    MaskBody,
     NoteBody,
     PinBody,
     RedoBody,
@@ -202,6 +203,18 @@ def unfold(desk: AtDesk, who: Asking, session: SessionParam, body: UnfoldBody) -
     at = rehearsal(desk.store).journal if body.dry_run else desk.store.journal
     after = history.unfold(at, opened.id, body.segment, expect_head=body.head, most=most, actor=who.name)
     return json({"segment": segment_json(after), "limit": most, "dry_run": body.dry_run})
+
+
+@router.post("/api/mask", response_model=UnfoldedJson, operation_id="mask")
+def mask(desk: AtDesk, who: Asking, session: SessionParam, body: MaskBody) -> Response:
+    """Shows tool results as one line each, with the number by which they can be read again. No model is asked, and
+    nothing is lost; `unfold` with the new segment's number shows them whole again."""
+    opened = desk.store.session(session, create=False)
+    _, could = opened._could_mask(desk.policy)
+    at = rehearsal(desk.store).journal if body.dry_run else desk.store.journal
+    chosen = body.numbers or [number for number, _ in could.masks]
+    after = masks.mask(at, opened.id, chosen, expect_head=body.head, actor=who.name, by_hand=True)
+    return json({"segment": segment_json(after), "limit": None, "dry_run": body.dry_run})
 
 
 @router.post("/api/refold", response_model=UnfoldedJson, operation_id="refold")

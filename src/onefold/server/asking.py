@@ -105,6 +105,16 @@ class UnfoldBody(Body):
     dry_run: bool = Field(default=False, description="Says what it would cost in tokens, and does nothing.")
 
 
+class MaskBody(Body):
+    """Names the segment in force that the client saw."""
+
+    head: Number
+    numbers: list[Number] = Field(
+        default=[], description="The results to show as one line; by default old large ones, as the policy says."
+    )
+    dry_run: bool = Field(default=False, description="Says what it would save in tokens, and does nothing.")
+
+
 class ForkBody(Body):
     kind: ForkKind = "branch"
     at: Number | None = None

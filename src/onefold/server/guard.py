@@ -46,6 +46,7 @@ SCOPE_OF: dict[tuple[str, str], Scope | None] = {
     **{("POST", f"/api/{name}"): "write" for name in _WRITE},
     **{("POST", f"/api/{name}"): "agents" for name in _AGENTS},
     ("POST", "/api/compact"): "compact",
+    ("POST", "/api/mask"): "compact",
     ("POST", "/api/cancel"): "compact",
     ("POST", "/api/verify"): "admin",
     ("GET", "/debug/sessions"): "admin",

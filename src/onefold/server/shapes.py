@@ -107,6 +107,7 @@ class SegmentJson(TypedDict):
     redo: int | None
     keeper: str
     unfolds: list[int]
+    masked: list[int]
 
 
 class SegmentsJson(TypedDict):
@@ -310,6 +311,7 @@ class ContextJson(TypedDict):
     pinned: list[int]
     prompt: list[int]
     left_out: list[int]
+    masked: list[int]
     segment: int
     last: int
 

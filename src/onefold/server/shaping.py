@@ -168,6 +168,7 @@ def segment_json(of: Segment) -> SegmentJson:
         "redo": of.redo,
         "keeper": of.keeper,
         "unfolds": list(of.unfolds),
+        "masked": [number for number, _ in of.masked],
     }
 
 
@@ -251,6 +252,7 @@ def context_json(session: str, context: Context, format: str | None) -> ContextJ
         "pinned": list(context.pinned),
         "prompt": list(context.prompt),
         "left_out": list(context.left_out),
+        "masked": list(context.masked),
         "segment": context.segment,
         "last": context.last,
     }

@@ -151,7 +151,8 @@ export class Conversation {
     const segment = record.kind === "segment.opened" && this.segments.get(number);
     if (segment && typeof record.body.summary === "string") return this.#card(segment, depth, false);
     const pinned = this.pins.has(number);
-    const marks = { depth, pinned, kept: kept && !pinned, hidden: mode === "all" && hidden(number, this.known.head) };
+    const masked = !pinned && this.known.head.masked?.includes(number);
+    const marks = { depth, pinned, masked, kept: kept && !pinned, hidden: mode === "all" && hidden(number, this.known.head) };
     return rows.row(record, marks, this.open);
   }
 

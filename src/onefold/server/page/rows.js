@@ -47,6 +47,7 @@ function message(record, marks, open) {
         record.actor && el("span.actor", {}, record.actor),
         marks.pinned && el("span.tag.accent", { title: "Stays in every context, word for word" }, icon("pin"), "pinned"),
         marks.kept && el("span.tag", { title: "Kept word for word by the compaction" }, "kept"),
+        marks.masked && el("span.tag", { title: "The model sees one line in its place, and can read it again by its number" }, "masked"),
         marks.hidden && el("span.tag", { title: "Taken back by an undo: the model does not see it" }, "undone"),
         el("span.aside", {},
           el("span.tokens", { title: "Estimated size" }, `${words.tokens(record.header?.tokens)} tok`),
@@ -54,7 +55,7 @@ function message(record, marks, open) {
         ),
         el("button.icon.menu", { type: "button", "aria-label": `Actions for record ${record.number}`, "aria-haspopup": "menu", data: { menu: record.number } }, icon("more")),
       ),
-      said.map((part, i) => PARTS[part.kind](part, `${record.number}.${i}`, open)),
+      said.map((part, i) => (marks.masked && part.kind === "result" ? folded("masked", "Result", part.text, `${record.number}.${i}`, open) : PARTS[part.kind](part, `${record.number}.${i}`, open))),
     ),
   );
 }
