@@ -84,7 +84,9 @@ def every_schedule(size: Size, say: Say) -> Row:
     say(f"reading, planning and committing apart: {plans.states:,} states")
     masked = schedules.explore_masks(size.depth)
     say(f"with masks: {masked.states:,} states")
-    searches = (two, three, plans, masked)
+    drafted = schedules.explore_drafts(size.depth)
+    say(f"with summaries that are written again: {drafted.states:,} states")
+    searches = (two, three, plans, masked, drafted)
     broken = [found.broken for found in searches if found.broken is not None]
     for what in broken:
         say(f"BROKEN: {what.what}: {' / '.join(what.path)}")
@@ -93,7 +95,7 @@ def every_schedule(size: Size, say: Say) -> Row:
     return Row(
         "schedules",
         f"{sum(s.steps for s in searches):,} steps, {sum(s.states for s in searches):,} states, "
-        f"depth {two.depth}, {three.depth}, {plans.depth} and {masked.depth}",
+        f"depth {two.depth}, {three.depth}, {plans.depth}, {masked.depth} and {drafted.depth}",
         faults=two.refused + three.refused,
         lost=len(lost),
         stuck=len(stuck),

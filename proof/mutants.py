@@ -22,6 +22,7 @@ FOLD = "journal/fold.py"
 LEASES = "journal/leases.py"
 HISTORY = "journal/history.py"
 MASKS = "journal/masks.py"
+SUMMARIES = "journal/summaries.py"
 MODEL = "model.py"
 
 _FILES = ["-m", "proof.files", "--quick", "--first", "--method"]
@@ -69,7 +70,7 @@ ALL_DEAD = Edit(LEASES, "return self.machine.whereabouts(process)", 'return "gon
 COUNTED = Edit(FOLD, "attempts=known.attempts + 1,", "attempts=known.attempts,")
 KEY = Edit(CONTRACT, "if key is not None and (use := tx.key(session, key)) is not None:", after="def append(")
 HIDDEN = Edit("journal/view.py", "if [*visible(one, 1, cut)] == [*visible(other, 1, cut)]:", "if True:")
-CARRIED = Edit("compaction/run.py", "previous=work.previous,", "previous=None,", after="Material(")
+CARRIED = Edit("compaction/proposal.py", "previous=work.previous,", "previous=None,", after="Material(")
 WRITER = Edit(CONTRACT, "if turn is not None and state.turn != turn.number:", after="def append(")
 CLAIMED = Edit("compaction/work.py", "claim.session, claim.turn,", "claim.session, known(tx, claim.session).turn,")
 UNFOLDS = Edit(
@@ -77,7 +78,10 @@ UNFOLDS = Edit(
 )
 IN_FORCE = Edit(HISTORY, "if not folds or fold not in (None, folds[-1]):", "if not folds:")
 FITS = Edit(HISTORY, "view.same_before(tx, session, made.cut, made.hidden, head.hidden)", "True")
-FARTHER = Edit(HISTORY, "fits = made.cut > head.cut and", "fits =")
+FARTHER = Edit(HISTORY, "fits = again and", "fits =")
+SAME_DRAFT = Edit(SUMMARIES, "if not view.masked_since(tx, session, head, expect_head):")
+DRAFT_SPARES = Edit(SUMMARIES, "if state.open is not None:")
+TAKEN_ONCE = Edit(SUMMARIES, '.get("draft") == number:', '.get("draft") == 0:')
 SINCE = Edit(HISTORY, "if stands.unfolds and not _said_since(tx, state, stands):", "if stands.unfolds:")
 SPARED = Edit(MASKS, "if held or by_hand or not full or", "if by_hand or not full or")
 SAW = Edit(MASKS, "if state.head != expect_head:")
@@ -141,6 +145,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a summary that is folded again knows nothing hidden", (FITS,), "model"),
     Mutant("only what was unfolded is folded again", (FARTHER,), "model"),
     Mutant("an undo takes no unfolding back once something was said", (SINCE,), "model"),
+    Mutant("a draft is for the head that it was made for", (SAME_DRAFT,), "schedules"),
+    Mutant("a draft spares what is open", (DRAFT_SPARES,), "schedules"),
+    Mutant("a draft is taken once", (TAKEN_ONCE,), "model"),
     Mutant("a mask spares what somebody works on", (SPARED,), "schedules"),
     Mutant("a mask is of the head that was seen", (SAW,), "model"),
     Mutant("a mask waits where somebody went back", (RESTS,), "model"),

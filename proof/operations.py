@@ -15,14 +15,14 @@ from typing import Any
 import apsw
 
 from onefold import Policy, Store
-from onefold.journal import copying, history, marks, masks, turns
+from onefold.journal import copying, history, marks, masks, summaries, turns
 from onefold.journal.files import FilesBackend
 from onefold.journal.process import Whereabouts
 from onefold.journal.seam import Backend
 from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.sqlite.backend import connect as usual_connect
 from onefold.messages import draft
-from onefold.model import Claim, HolderId, Ids, Json, Quote, Quotes, Segment, TurnClaim
+from onefold.model import Claim, HolderId, Ids, Json, Quote, Quotes, Segment, Spent, Summary, TurnClaim
 
 NOW = 1_000_000.0
 Act = Callable[[], object]
@@ -307,6 +307,20 @@ def _refold(store: Store) -> Act:
     return lambda: history.refold(store.journal, "a", made.number)
 
 
+def _draft(store: Store) -> Act:
+    head = _folded(store).number
+    return lambda: summaries.drafted(store.journal, "a", head, by="a model", spent=Spent(1, 1000, 100))
+
+
+def _take_draft(store: Store) -> Act:
+    """With a turn open."""
+    head = _folded(store).number
+    _turn(store)
+    number = summaries.drafted(store.journal, "a", head, by="a model", spent=Spent(1, 1000, 100))
+    made = Summary("said in other words", by="a model")
+    return lambda: summaries.replaced(store.journal, "a", made, None, number=number, expect_head=head, who=ME)
+
+
 def _answered(store: Store) -> list[int]:
     """A call with a long result."""
     call = {"id": "m1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -432,6 +446,8 @@ OPERATIONS: dict[str, Callable[[Store], Act]] = {
     "unfold with a turn and a compaction open": _unfold,
     "undo an unfolding": _undo_unfolding,
     "refold": _refold,
+    "draft a summary": _draft,
+    "take a draft": _take_draft,
     "mask": _mask,
     "unmask": _unmask,
     "fork": lambda store: lambda: store.session("a").fork(id="f"),

@@ -22,14 +22,14 @@ from onefold.compaction.plan import Plan
 from onefold.compaction.policy import Policy
 from onefold.compaction.work import Work, gather
 from onefold.errors import OnefoldError
-from onefold.journal import history, masks, turns, view
+from onefold.journal import history, masks, summaries, turns, view
 from onefold.journal.contract import Journal
 from onefold.journal.memory import MemoryBackend, Room, Shelf
 from onefold.journal.process import Whereabouts
 from onefold.journal.rows import DictRows
 from onefold.journal.seam import Backend, Derived, Transaction
 from onefold.messages import draft
-from onefold.model import Claim, Clock, Draft, HolderId, Json, Record, Segment, TurnClaim
+from onefold.model import Claim, Clock, Draft, HolderId, Json, Record, Segment, Spent, Summary, TurnClaim
 
 SESSION = "s"
 LEASE, LIFE = 60.0, 150.0
@@ -57,6 +57,8 @@ class Actor:
     """Where it means to cut."""
     process: int = 0
     """Another one after a death that is known."""
+    draft: tuple[int, int, str] | None = None
+    """A new summary, with its record and the segment that was in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +123,11 @@ class Stage:
         self._ids += 1
         return f"id-{self._ids}"
 
-    def begin(self, actors: int, *, in_turn: bool = False, answered: bool = False) -> World:
+    def begin(
+        self, actors: int, *, in_turn: bool = False, answered: bool = False, folded: bool = False
+    ) -> World:  # fmt: skip
         """Two messages; or a turn that is open, with a call that waits and a word of the user after it; or a call that
-        is `answered` at length."""
+        is `answered` at length; or two messages that are `folded`, and one more."""
         self._set(1000.0, 0, Room())
         self.journal.create(SESSION)
         said: tuple[str, ...] = ("first", "second")
@@ -141,6 +145,14 @@ class Stage:
             self.journal.append(SESSION, [self._message("look"), draft(calls, self._id), draft(given, self._id)])
         else:
             self.journal.append(SESSION, [self._message(text) for text in said])
+        if folded:
+            self.journal.request(SESSION)
+            claim = self.journal.claim(SESSION, _WHO, lease=LEASE, life=LIFE)
+            assert isinstance(claim, Claim)
+            covers = self.backend.read(lambda tx: _covered(tx, claim))
+            self.journal.commit(claim, f"covers {sorted(covers)}")
+            self.journal.append(SESSION, [self._message("third")])
+            said = (*said, "third")
         names = tuple(Actor(name, process=n) for n, name in enumerate("ABC"[:actors]))
         return World(*self._all(), names, said)
 
@@ -429,6 +441,43 @@ MASKED: dict[str, Callable[[Stage, Actor], Actor | None]] = {
 """Where a call was answered at length: masks beside compactions and ways back."""
 
 
+def _draft(stage: Stage, me: Actor) -> Actor:
+    """The summary in force once more, of what it was made of."""
+    seen = stage.backend.read(lambda tx: summaries.present(tx, SESSION))
+    covers = stage.backend.read(lambda tx: _made_of(tx, seen.base, seen.head))
+    number = summaries.drafted(stage.journal, SESSION, seen.head.number, by=None, spent=Spent())
+    return replace(me, draft=(number, seen.head.number, f"covers {sorted(covers)}"))
+
+
+def _made_of(tx: Transaction, base: Segment, head: Segment) -> set[int]:
+    return {r.number for r in view.messages(tx, SESSION, base.cut, head.cut, head.hidden)} | _knows(tx, base)
+
+
+def _take(stage: Stage, me: Actor) -> Actor | None:
+    """Takes the draft that it has, however old that is, and keeps it: its answer may have been lost."""
+    if me.draft is None:
+        return None
+    number, head, text = me.draft
+    summaries.replaced(stage.journal, SESSION, Summary(text), None, number=number, expect_head=head, who=_WHO)
+    return me
+
+
+DRAFTED: dict[str, Callable[[Stage, Actor], Actor | None]] = {
+    "append": _append,
+    "look": _look,
+    "request": _request,
+    "claim": _claim,
+    "commit": _commit,
+    "undo": _undo,
+    "unfold": _unfold,
+    "refold": _refold,
+    "draft": _draft,
+    "take": _take,
+    "time": _time,
+}
+"""Where something is folded: summaries that are written once more, beside compactions and ways back."""
+
+
 CANARY: dict[str, Callable[[Stage, Actor], Actor | None]] = {"peek": _peek, "open unseen": _open_unseen}
 """A race that is known: check in one transaction, write in the next. A search that does not find it finds nothing."""
 
@@ -456,7 +505,7 @@ ACTS: dict[str, Callable[[Stage, Actor], Actor | None]] = {
 }
 
 
-_ALL_ACTS = {**PLANNED, **MASKED, **CANARY, **ACTS}
+_ALL_ACTS = {**PLANNED, **MASKED, **DRAFTED, **CANARY, **ACTS}
 
 
 def _covered(tx: Transaction, claim: Claim, cut: int | None = None) -> set[int]:
@@ -617,10 +666,11 @@ def explore(
     acts: tuple[str, ...] = tuple(ACTS),
     in_turn: bool = False,
     answered: bool = False,
+    folded: bool = False,
 ) -> Explored:
     """Goes through every order of steps to a depth, the shortest first, or until so many states were met."""
     stage = stage or Stage()
-    first = stage.begin(actors, in_turn=in_turn, answered=answered)
+    first = stage.begin(actors, in_turn=in_turn, answered=answered, folded=folded)
     found = Explored(states=1)
     seen = {_essence(first)}
     line: deque[World] = deque([first])
@@ -660,6 +710,11 @@ def explore_plans(depth: int) -> Explored:
 def explore_masks(depth: int) -> Explored:
     """The same where a tool has given much, and anybody may mask that."""
     return explore(depth, acts=tuple(MASKED), answered=True)
+
+
+def explore_drafts(depth: int) -> Explored:
+    """The same where a summary is in force, and anybody may have it written once more."""
+    return explore(depth, acts=tuple(DRAFTED), folded=True)
 
 
 def walk(stage: Stage, steps: int, chance: random.Random, *, actors: int = 3) -> Explored:
@@ -704,7 +759,7 @@ def _essence(world: World) -> object:
     knows = (
         (
             a.seen, 0 if a.claim is None else a.claim.fence, a.peeked, a.process == holder,
-            str(a.work and a.work.turns), str(a.planned),
+            str(a.work and a.work.turns), str(a.planned), str(a.draft),
         )
         for a in world.actors
     )  # fmt: skip
@@ -713,7 +768,7 @@ def _essence(world: World) -> object:
         KEYED in world.appended,
         None if lease is None else (lease.fence, round(lease.until - world.now)),
         tuple(
-            (c.state, c.attempts, c.fence, round(world.now - c.started_at) if c.started_at and c.open else None)
+            (c.state, c.trigger, c.attempts, c.fence, round(world.now - c.started_at) if c.started_at and c.open else 0)
             for c in world.derived.compactions.values()
         ),
         tuple(sorted(knows)),  # which of them is called A does not matter either
@@ -753,7 +808,12 @@ def main() -> int:
     if canary() is None:
         print("BROKEN: the search did not find a race that is there")
         return 1
-    for found in (explore_plans(7), explore_masks(5), explore(chosen.depth, actors=chosen.actors, most=chosen.most)):
+    for found in (
+        explore_plans(7),
+        explore_masks(5),
+        explore_drafts(6),
+        explore(chosen.depth, actors=chosen.actors, most=chosen.most),
+    ):
         print(f"{found.states:,} states, {found.steps:,} steps, depth {found.depth}, {found.refused:,} refused")
         if found.broken is not None:
             print(f"BROKEN: {found.broken.what}: {' / '.join(found.broken.path)}")

@@ -67,6 +67,8 @@ class Summary:
     erased: bool = False
     quotes: frozenset[int] = frozenset()
     """Messages that stand beside it word for word."""
+    draft: int = 0
+    """The record that says what it cost, if it was written in place of another one."""
 
 
 @dataclass(frozen=True)
@@ -522,6 +524,44 @@ class Life:
             self.inputs.append(self.add("input.queued", follow_up))
         return act.segment
 
+    def draft(self) -> frozenset[int]:
+        """What a new summary in place of the one in force knows: what that one knows."""
+        if self.kind == "review":
+            raise Refused("CompactionDisabled")
+        told = self.summary(self.view)
+        if self.view.keeper != "onefold" or told is None or not self.made_of_something():
+            raise Refused("OnefoldError")
+        self.add("summary.drafted")
+        return told.knows
+
+    def made_of_something(self) -> bool:
+        """Whether the boundary is known that the summary in force replaced: summaries in its place are passed over."""
+        before = {made: max((n for n in self.views if self.lost < n < made), default=None) for made in self.folds()}
+        return any(base is not None and self.views[base].cut < self.views[made].cut for made, base in before.items())
+
+    def take_draft(self, draft: int, head: int, knows: Iterable[int], quotes: Iterable[int]) -> int:
+        """A draft in place of the summary in force: asked for, claimed and committed at once."""
+        told = self.summary(self.view)
+        if told is not None and told.draft == draft:
+            return self.head
+        if self.kind == "review":
+            raise Refused("CompactionDisabled")
+        if self.view.keeper != "onefold":
+            raise Refused("OnefoldError")
+        if self.stands_on(self.head) > head or head not in self.views:
+            raise Refused("Moved")
+        if self.open is not None:
+            raise Refused("NotNow")
+        self.ask("manual", 1)
+        act = self.acts[-1]
+        act.fence, act.state, act.attempts = self.add("compaction.started"), "running", 1
+        self.add("compaction.committed")
+        act.state, act.committed_by = "committed", act.fence
+        summary = Summary(self.last + 1, frozenset(knows), quotes=frozenset(quotes), draft=draft)
+        view = replace(self.view, summary=summary, redo=None, unfolds=(), source="compaction", origin=None)
+        act.segment = self.open_view(view)
+        return act.segment
+
     def mask(self, numbers: Sequence[int], *, full: bool, by_hand: bool) -> None:
         """Results as one line each: what is not pinned, not of an open group, not short, and not masked yet."""
         if self.kind == "review":
@@ -711,11 +751,11 @@ class Life:
         since = self.stands_on(self.head)
         return any(n > since and e.kind == "message" for n, e in self.entries.items())
 
-    def folds(self) -> list[int]:
+    def folds(self, of: View | None = None) -> list[int]:
         """The segments of the compactions in force, the newest first: the one that wrote the summary, the one whose
         summary that was made of, and so on."""
         found: list[int] = []
-        view: View | None = self.view
+        view: View | None = of or self.view
         while view is not None and (said := self.summary(view)) is not None and said.number in self.views:
             found.append(said.number)
             view = self.views[max(n for n in self.views if n < said.number)]
@@ -752,11 +792,18 @@ class Life:
         for view in (self.views[n] for n in found if n in self.views and self.views[n].source == "compaction"):
             told = self.summary(view)
             differ = view.hides_before(view.cut) ^ {n for n in self.view.hidden if n < view.cut}
-            fits = view.cut > self.view.cut and all(self.silent(n) for n in differ)
+            fits = (view.cut > self.view.cut or self.instead(view)) and all(self.silent(n) for n in differ)
             if self.view.keeper == "onefold" and fits and told is not None and not told.erased:
                 self.move_boundary(view)
                 return
         raise Refused("OnefoldError")
+
+    def instead(self, view: View) -> bool:
+        """Whether its summary was written in place of the one in force, or of one that was."""
+        now, told = self.summary(self.view), self.summary(view)
+        if now is None or told is None or told is now or view.cut != self.view.cut:
+            return False
+        return now.number in self.folds(view)
 
     def move_boundary(
         self, view: View, redo: int | None = None, unfolds: tuple[int, ...] = (), masked: frozenset[int] | None = None

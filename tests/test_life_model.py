@@ -27,12 +27,12 @@ from onefold import Policy, Session, Store
 from onefold.cli.rehearsal import rehearsal
 from onefold.compaction.context import Context
 from onefold.compaction.plan import Plan, plan
-from onefold.compaction.work import gather
+from onefold.compaction.work import Past, gather
 from onefold.errors import OnefoldError
-from onefold.journal import history, marks, masks
+from onefold.journal import history, marks, masks, summaries
 from onefold.journal.process import Whereabouts
 from onefold.messages import draft
-from onefold.model import Claim, Json, Quote, Quotes, Record
+from onefold.model import Claim, Json, Quote, Quotes, Record, Spent, Summary
 from onefold.turn import Turn
 from tests.conftest import KINDS, NOON, CountedIds, StoppedClock, who
 from tests.life_oracle import Act, Life, Refused, World
@@ -115,6 +115,8 @@ class Lives(RuleBasedStateMachine):
         self.handles: list[Handle] = []
         self.turns: list[InTurn] = []
         self.workers: list[Worker] = []
+        self.drafts: list[tuple[Life, int, int, frozenset[int]]] = []
+        """Summaries that were made once more, each with its record, the head then, and what it knows."""
         self.looks: dict[str, Session] = {}
         self.past: dict[tuple[str, int], set[int]] = {}
         """The messages that stood in each session's context when it ended at a record."""
@@ -633,6 +635,79 @@ class Lives(RuleBasedStateMachine):
             self.say(some, False, roles, None)
             self.commit(0, place, 9, True, True)
 
+    @rule(some=some)
+    def draft(self, some: int) -> None:
+        """The summary in force is made once more, of what it was made of."""
+        life = self.life(some)
+        got, knows = self.both(lambda: self.drafted(life.id), lambda _: life.draft())
+        if got is not None:
+            number, head, again = got
+            assert again == knows, "it is made of what the one in force was made of"
+            assert number == life.last
+            self.drafts = [*self.drafts[-3:], (life, number, head, frozenset(again))]
+
+    def drafted(self, id: str) -> tuple[int, int, set[int]]:
+        journal = self.store.journal
+        seen = journal.backend.read(lambda tx: summaries.present(tx, id))
+        work = gather(journal, Past(id, seen.base.number, seen.head.cut - 1))
+        again = numbers_in(work.previous) | {r.number for r in work.messages}
+        return summaries.drafted(journal, id, seen.head.number, by=None, spent=Spent()), seen.head.number, again
+
+    @precondition(lambda self: self.drafts)
+    @rule(some=some, place=some)
+    def take_draft(self, some: int, place: int) -> None:
+        """Any that was made: many come too late."""
+        life, number, head, knows = self.drafts[-1 - some % len(self.drafts)]
+        text = "It stands for " + ", ".join(str(n) for n in sorted(knows)) + "."
+        spoken = [n for n in sorted(knows) if n in life.entries and life.entries[n].role == "user"]
+        named = spoken[place % 3 :: 2]
+        quotes = Quotes(tuple(Quote(n, "/content", 0, QUOTED, 1.0) for n in named))
+        got, segment = self.both(
+            lambda: summaries.replaced(
+                self.store.journal, life.id, Summary(text), quotes, number=number, expect_head=head, who=who()
+            ),
+            lambda _: self.alive(life).take_draft(number, head, knows, named),
+        )
+        assert got is None or got.number == segment
+
+    @rule(some=some, how=st.sampled_from(["unfold", "refold", "undo", "compact", "mask", "again", "erase", "fork"]))
+    def draft_and_go_on(self, some: int, how: str) -> None:
+        """A summary in place of another one is a boundary like any other, and so is a way back from it."""
+        handle = self.handle(some)
+        if (life := self.world.lives.get(handle.session.id)) is None:
+            return
+        at = [*self.world.lives].index(life.id)
+        self.work(some, False)
+        self.compact(at, 0, 9, False, -1)
+        self.draft(at)
+        if how == "mask":
+            self.work(some, False)
+            self.mask(at, 6, True, True)
+        if how == "compact":
+            self.compact(at, 3, 9, False, -1)
+        if not self.drafts:
+            return
+        self.take_draft(0, 0)
+        self.look(some)
+        match how:
+            case "unfold" | "refold":
+                self.unfold(some, 0)
+                self.look(some)
+                if how == "refold":
+                    self.refold(some, -1)
+                self.take_draft(0, 0)
+            case "undo":
+                self.undo(some)
+                self.redo(some)
+            case "again":
+                self.draft(at)
+                self.take_draft(0, 1)
+                self.unfold(some, 1)
+            case "erase":
+                self.erase(some, 0)
+            case "fork":
+                self.fork(some, "f3", "branch", -1, True)
+
     # ------------------------------------------------------------------ what stands in every context, and names
 
     @rule(some=some, place=where, off=some)
@@ -937,7 +1012,7 @@ class Lives(RuleBasedStateMachine):
         else:
             self.store.journal.backend.close()
             self.store = self.opened()
-        self.turns, self.workers, self.looks = [], [], {}
+        self.turns, self.workers, self.drafts, self.looks = [], [], [], {}
         self.handles = []
         for id in self.world.lives:
             self.add_handle(self.store.session(id, create=False))

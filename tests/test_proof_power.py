@@ -6,11 +6,10 @@ import random
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from proof import cuts, power, spec
+from proof import cuts, power
 from proof.disk import LOSSES, Disk, Event
 from proof.mutants import MUTANTS, Mutant, attempt
 
@@ -89,12 +88,3 @@ def test_real_power_cuts_lose_nothing_where_they_can_be_made_and_say_why_where_t
 
     assert [(c.lost, c.wrong) for c in found] == ([([], None)] * 3 if why_not is None else [])
     assert why_not is None or why_not
-
-
-def test_every_guard_of_the_specification_is_taken_away_in_some_model() -> None:
-    named = set(re.findall(r'Guard\("([^"]+)"\)', Path(spec.SPEC).read_text()))
-
-    taken = {off for model in spec.MODELS for off in model.off}
-
-    assert taken == named
-    assert {model.finds for model in spec.MODELS} - {None} <= {*spec.SAFETY, "FinalStays", "EveryEnds"}

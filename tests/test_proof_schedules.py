@@ -12,7 +12,7 @@ from onefold.journal.process import Whereabouts
 from onefold.journal.seam import Backend
 from onefold.model import Clock, Json
 from proof.mutants import MUTANTS, Mutant, attempt
-from proof.schedules import Living, Stage, canary, explore, explore_masks, explore_plans, walk
+from proof.schedules import Living, Stage, canary, explore, explore_drafts, explore_masks, explore_plans, walk
 
 
 def test_a_race_that_is_there_is_found() -> None:
@@ -41,6 +41,13 @@ def test_no_order_of_reading_planning_and_committing_cuts_an_open_call_from_its_
 
 def test_no_order_of_masks_compactions_and_ways_back_breaks_a_promise() -> None:
     found = explore_masks(6)
+
+    assert found.broken is None
+    assert found.depth == 6
+
+
+def test_no_order_of_drafts_compactions_and_ways_back_breaks_a_promise() -> None:
+    found = explore_drafts(6)
 
     assert found.broken is None
     assert found.depth == 6

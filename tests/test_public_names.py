@@ -38,17 +38,17 @@ ERRORS = {
 THINGS = {
     "Appended", "Compaction", "CompactResult", "Compactor", "Context", "Deleted", "Erased", "Fact", "Finding", "Holder",
     "Limits", "Material", "Note", "OpenTurn", "Policy", "Record", "Report", "Segment", "Session", "SessionState",
-    "Spent", "Store", "Summarizer", "Summary", "Turn", "extract", "open",
+    "Spent", "Store", "Summarizer", "Summary", "SummaryDraft", "Turn", "extract", "open",
 }  # fmt: skip
 STORE = {
     "address", "backup", "close", "compactions", "delete", "finish", "forks", "incarnation", "resolve", "scrub",
     "session", "sessions", "verify", "walk",
 }  # fmt: skip
 SESSION = {
-    "alias", "aliases", "append", "cancel", "compact", "compactions", "context", "erase", "facts", "follow", "fork",
-    "go_by", "head", "hidden", "holder", "keep", "limits", "note", "notes", "observe", "open_turn", "pin", "pins",
-    "queue", "read", "redo", "refold", "rewind", "segments", "state", "stop_turn", "take", "turn", "undo", "unfold",
-    "unpin",
+    "alias", "aliases", "append", "cancel", "compact", "compactions", "context", "draft_summary", "erase", "facts",
+    "follow", "fork", "go_by", "head", "hidden", "holder", "keep", "limits", "mask", "note", "notes", "observe",
+    "open_turn", "pin", "pins", "queue", "read", "redo", "refold", "rewind", "segments", "state", "stop_turn", "take",
+    "take_draft", "turn", "undo", "unfold", "unpin",
 }  # fmt: skip
 TURN = {"append", "end", "id", "let_go", "number", "take"}
 CONTRACT = {
@@ -64,7 +64,7 @@ FIELDS = {
     onefold.CompactResult: ["id", "state", "changed", "joined", "applied", "cause", "segment"],
     onefold.Context: [
         "messages", "tokens", "segment", "numbers", "formats", "summary", "left_out", "last", "pinned", "notes",
-        "facts", "quotes", "prompt",
+        "facts", "quotes", "prompt", "masked",
     ],
     onefold.Deleted: ["session", "records", "forks", "wiped", "remains"],
     onefold.Erased: ["session", "numbers", "summaries", "forks", "compaction", "wiped", "remains"],
@@ -78,8 +78,9 @@ FIELDS = {
     onefold.OpenTurn: ["id", "number", "owner", "holder", "since", "until"],
     onefold.Segment: [
         "number", "base", "cut", "source", "at", "compaction", "summary", "kept", "tokens_before", "tokens_after",
-        "hidden", "redo", "keeper", "unfolds",
+        "hidden", "redo", "keeper", "unfolds", "masked", "origin",
     ],
+    onefold.SummaryDraft: ["session", "head", "number", "summary", "quotes", "present"],
     onefold.Summary: ["text", "cut_off", "by", "facts", "spent", "instead_of"],
 }  # fmt: skip
 
@@ -214,6 +215,7 @@ def test_kinds_of_records_have_the_names_of_the_contract() -> None:
         "compaction.committed", "compaction.failed", "compaction.cancelled", "compaction.superseded", "input.queued",
         "input.taken", "healed", "alias", "turn.started", "turn.settled", "pin.added", "pin.removed", "note", "fork",
         "compaction.skipped", "limits", "erased", "agent.started", "agent.ended", "question.asked", "question.settled",
+        "summary.drafted",
     }  # fmt: skip
 
 

@@ -27,8 +27,8 @@ READING = (
     "export", "verify", "rooms",
 )  # fmt: skip
 ACTING = (
-    "append", "note", "pin", "unpin", "undo", "redo", "unfold", "refold", "fork", "compact", "cancel", "verify",
-    "prompt", "unqueue", "stop", "answer", "restart", "close",
+    "append", "note", "pin", "unpin", "undo", "redo", "unfold", "refold", "fork", "compact", "mask", "drafts",
+    "drafts/take", "cancel", "verify", "prompt", "unqueue", "stop", "answer", "restart", "close",
 )  # fmt: skip
 CALLS = [
     *(("GET", f"/api/{name}") for name in READING),

@@ -3,6 +3,7 @@
 from onefold.compaction.context import Context
 from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
+from onefold.compaction.resummary import SummaryDraft
 from onefold.compaction.summarizers import Material, Summarizer, extract
 from onefold.compactor import Compactor
 from onefold.errors import (
@@ -89,6 +90,7 @@ __all__ = [
     "Summarizer",
     "SummarizerFailed",
     "Summary",
+    "SummaryDraft",
     "Superseded",
     "TooLarge",
     "Turn",

@@ -8,9 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import get_args
 
+from onefold.compaction import resummary
 from onefold.compaction.context import Boundary, Context, boundary, render
 from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
+from onefold.compaction.resummary import SummaryDraft
 from onefold.compaction.run import Call, Runner, compact, whoami
 from onefold.compaction.summarizers import Summarizer, extract
 from onefold.errors import InvalidMessage, Moved, OnefoldError, TooLarge
@@ -309,6 +311,30 @@ class Session:
         moved = history.refold(self._journal, self.id, segment, actor=self._agent)
         self._measured = moved.number
         return moved
+
+    def draft_summary(
+        self, summarizer: Summarizer | None = None, *, instructions: str | None = None, policy: Policy | None = None
+    ) -> SummaryDraft:
+        """Has the summary in force written once more, of the same messages, for a person to compare; blocks meanwhile.
+
+        Nothing changes by that: `take_draft` puts it in the place of the one in force, and what is not taken is
+        forgotten. What it cost is in the journal either way. No claim is held, so others may compact; then it cannot be
+        taken. `SummarizerFailed` if no summary was made, or a bad one.
+        """
+        return resummary.draft(
+            self._journal, self.id, summarizer or self._summarizer or extract, policy or self._policy,
+            instructions=instructions, actor=self._agent,
+        )  # fmt: skip
+
+    def take_draft(self, draft: SummaryDraft) -> Segment:
+        """Puts a draft in the place of the summary in force, in one transaction. `Moved` with nothing written if the
+        session is at another boundary by now, `NotNow` while a compaction is open. `unfold` goes to the summary before
+        it again."""
+        if draft.session != self.id:
+            raise OnefoldError(f"session {self.id!r}: this draft was made for session {draft.session!r}")
+        opened = resummary.take(self._journal, draft, whoami(self._agent), actor=self._agent)
+        self._measured = opened.number
+        return opened
 
     def mask(self, *numbers: int) -> Segment:
         """Shows old tool results as one line each, with the number by which they can be read again: by default those

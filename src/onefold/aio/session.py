@@ -16,6 +16,7 @@ from onefold.aio.turn import Turn
 from onefold.compaction.context import Context
 from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
+from onefold.compaction.resummary import SummaryDraft
 from onefold.compaction.summarizers import Summarizer, extract
 from onefold.model import (
     MANUAL,
@@ -219,6 +220,17 @@ class Session:
 
     async def mask(self, *numbers: int) -> Segment:
         return await in_thread(partial(self._session.mask, *numbers))
+
+    async def draft_summary(
+        self, summarizer: Summarizer | None = None, *, instructions: str | None = None, policy: Policy | None = None
+    ) -> SummaryDraft:
+        given = InLoop(summarizer or self._session._summarizer or extract)
+        self._summaries.add(given)
+        made = partial(self._session.draft_summary, given, instructions=instructions, policy=policy)
+        return await in_thread(made, interrupt=given.stop)
+
+    async def take_draft(self, draft: SummaryDraft) -> Segment:
+        return await in_thread(partial(self._session.take_draft, draft))
 
     async def unfold(self, segment: int | None = None) -> Segment:
         return await in_thread(partial(self._session.unfold, segment))

@@ -30,6 +30,7 @@ from onefold.cli import (
     serve,
     sessions,
     show,
+    summarize,
     token,
     undo,
     unfold,
@@ -84,6 +85,7 @@ app.command("show")(show.command)
 app.command("search")(search.command)
 app.command("context")(context.command)
 app.command("compact")(compact.command)
+app.command("summarize")(summarize.command)
 app.command("cancel")(cancel.command)
 app.command("pin")(pin.command)
 app.command("note")(note.command)

@@ -12,6 +12,7 @@ from onefold.model import (
     ALIAS,
     CANCELLED,
     COMMITTED,
+    DRAFTED,
     ERASED,
     FAILED,
     FORK,
@@ -101,6 +102,12 @@ def _committed(record: Record, body: Json) -> str:
 def _failed(record: Record, body: Json) -> str:
     after = "for good" if body["final"] else f"next try not before {clock_time(body['not_before'])}"
     return f"attempt {body['attempt']} failed, {after}: {body['cause']}"
+
+
+def _drafted(record: Record, body: Json) -> str:
+    by = f" by {body['by']}" if body.get("by") else ""
+    refused = f", and refused: {body['refusal']}" if body.get("refusal") else ""
+    return f"the summary of segment {body['segment']} was written once more{by}, asked for{_by(record)}{refused}"
 
 
 def _cancelled(record: Record, body: Json) -> str:
@@ -255,6 +262,7 @@ _WORDS: dict[str, Callable[[Record, Json], str]] = {
     FAILED: _failed,
     CANCELLED: _cancelled,
     SUPERSEDED: _superseded,
+    DRAFTED: _drafted,
     SEGMENT_OPENED: _segment,
     INPUT_TAKEN: _taken,
     TURN_STARTED: _turn_started,

@@ -32,6 +32,13 @@ def is_identifier(word: str) -> bool:
     return any(c.isdigit() for c in word) or _SHAPE.search(word) is not None
 
 
+def identifiers(text: str) -> tuple[str, ...]:
+    """The names and values of a text, each once, as they are first written there."""
+    parts = (part.strip(_EDGES) for token in text.split() for part in _UNSPACED.split(token))
+    names = (part for part in parts if 0 < len(part) <= _LONGEST_TERM and is_identifier(part))
+    return tuple({name.casefold(): name for name in reversed([*names])}.values())[::-1]
+
+
 @lru_cache(1 << 12)
 def terms(text: str) -> Mapping[str, float]:
     """The words of a sentence, and what each weighs: an identifier twice as much as another word."""

@@ -13,15 +13,13 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
-from onefold.compaction.checks import complaint
 from onefold.compaction.plan import NoCut, Plan
 from onefold.compaction.policy import Policy
-from onefold.compaction.summarizers import Material, Summarizer, always_says_the_same, budget, call
-from onefold.compaction.work import Outlook, Work, gather, look_ahead
+from onefold.compaction.proposal import Brief, propose
+from onefold.compaction.summarizers import Summarizer, always_says_the_same
+from onefold.compaction.work import Outlook, gather, look_ahead
 from onefold.errors import CommitRefused, CompactionDisabled, OnefoldError, StoreError, SummarizerFailed
 from onefold.journal import view
 from onefold.journal.contract import Journal, segment
@@ -32,7 +30,6 @@ from onefold.journal.refusals import may_compact
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages import digest
-from onefold.messages.codecs import estimate
 from onefold.model import (
     FULL,
     MANUAL,
@@ -44,12 +41,8 @@ from onefold.model import (
     HolderId,
     Requested,
     Spent,
-    Summary,
     random_id,
 )
-
-if TYPE_CHECKING:
-    from onefold.compaction.quotes import Chosen
 
 log = logging.getLogger("onefold.compaction")
 leases = logging.getLogger("onefold.leases")
@@ -161,63 +154,30 @@ class Attempt:
         if isinstance(planned, NoCut):
             self._skip(planned.reason)
             return
-        cut_away = tuple(r for r in work.messages if r.number < planned.cut)
-        stays = {*planned.kept, *work.pinned}
-        gone = [r for r in (*work.kept, *cut_away) if r.number not in stays]
-        removed = work.size(gone) + _told_tokens(work)
         current = self._journal.compaction(claim.session, claim.compaction)
         made_of = _made_of(self._summarizer, planned, current.instructions, policy)
         if made_of is not None and (before := _refused_before(self._journal, claim.session, claim.base, made_of)):
             self._skip(before)
             return
-        material = Material(
-            session=claim.session,
-            previous=work.previous,
-            records=cut_away,
-            instructions=current.instructions,
-            max_tokens=budget(removed, policy.summary_tokens),
-            attempt=claim.attempt,
-            facts=(*work.facts, *work.quoting.facts),
+        brief = Brief(
+            claim.session, current.instructions, claim.attempt,
             refused=current.cause if claim.attempt > 1 else None,  # what was handed back was not refused
-            stopped=self._stopped,
-        )
+            stuck=not FULL.isdisjoint((self._trigger, current.trigger)), stopped=self._stopped,
+            pause=lambda: self._over.wait(_PAUSE),
+        )  # fmt: skip
+        window = self._journal.state(claim.session).window or policy.of().window
         self._asked = True
-        made = call(self._summarizer, material)
-        texts = {r.number: material.text(r) for r in cut_away}
-        quoted = self._quoted(work, planned, made, removed, texts) if policy.quote_tokens else None
-        # The whole context has to shrink by that share, and only this part of it can.
-        share = min(1.0, policy.shrink * work.tokens / max(1, removed))
-        room = removed - (quoted.tokens if quoted is not None else 0)
-        # A summarizer that says the same again is refused, unless an agent would be stuck by that.
-        stuck = not FULL.isdisjoint((self._trigger, current.trigger))
-        wrong = complaint(
-            made,
-            previous=None if stuck else work.previous,
-            replaces=room,
-            shrink=share,
-            said=texts.values(),
-            limit=material.max_tokens,
-        )
+        proposed = propose(work, planned, self._summarizer, policy, brief, window=window)
+        made, wrong = proposed.made, proposed.wrong
         if wrong is not None:
             again = policy.retry_after(claim.attempt) if made_of is None else None
             self._fail(wrong.words, again, refusal=wrong.name, spent=made.spent, made_of=made_of)
             return
         with self._ending:
             if not self._over.is_set():
-                what = None if quoted is None else quoted.quotes
                 self._journal.commit(
-                    claim, made, planned.cut, kept=planned.kept, quotes=what, follow_up=self._follow_up
+                    claim, made, planned.cut, kept=planned.kept, quotes=proposed.quotes, follow_up=self._follow_up
                 )
-
-    def _quoted(self, work: Work, planned: Plan, made: Summary, removed: int, texts: Mapping[int, str]) -> Chosen:
-        """What the next segment quotes word for word."""
-        from onefold.compaction.quote_sources import quoted_of  # its patterns are not needed to open a store
-
-        window = self._journal.state(self.claim.session).window or self._policy.of().window
-        return quoted_of(
-            work, planned, made.facts, policy=self._policy, window=window, removed=removed, texts=texts,
-            pause=lambda: self._over.wait(_PAUSE),
-        )  # fmt: skip
 
     def _skip(self, why: str) -> None:
         log.info("session %r: compaction %s is not needed: %s", self.claim.session, self.claim.compaction, why)
@@ -495,12 +455,6 @@ def _when(held: Held, journal: Journal, deadline: float) -> float:
     if held.until is None:
         return deadline
     return time.monotonic() + patience(held, journal.backend.read(lambda tx: tx.now))
-
-
-def _told_tokens(work: Work) -> int:
-    return (
-        (0 if work.previous is None else estimate(work.previous)) + view.fact_tokens(work.facts) + work.quoting.tokens
-    )
 
 
 def _agent_of(session: str, tx: Transaction) -> tuple[bool, bool]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 from onefold.compaction.context import boundary
 from onefold.compaction.plan import NoCut, Plan, Turns, plan
@@ -90,9 +91,19 @@ class Work:
         return sum(r.header.tokens - self.masked.get(r.number, 0) for r in records if r.header is not None)
 
 
-def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda: None) -> Work:
-    """Reads what a claim may work with, a little at a time: with a `pause` after each page, other threads of this
-    process, the agent's own among them, are not kept waiting while a long context is read."""
+class Past(NamedTuple):
+    """What a summary in force was made of: the messages after the boundary before it, up to its cut."""
+
+    session: str
+    base: int
+    upto: int
+    turn: int = 0
+
+
+def gather(journal: Journal, claim: Claim | Past, pause: Callable[[], object] = lambda: None) -> Work:
+    """Reads what a claim may work with, or a new summary of the past, a little at a time: with a `pause` after each
+    page, other threads of this process, the agent's own among them, are not kept waiting while a long context is
+    read."""
     state = journal.state(claim.session)
     base = journal.backend.read(lambda tx: boundary(tx, claim.session, claim.base, state.last + 1))
     hidden, stands = base.segment.hidden, base.now or base.standing
@@ -123,7 +134,7 @@ def gather(journal: Journal, claim: Claim, pause: Callable[[], object] = lambda:
 
 
 def _before(
-    journal: Journal, claim: Claim, base: Segment, page: int, *, most: int = 1,
+    journal: Journal, claim: Claim | Past, base: Segment, page: int, *, most: int = 1,
     pause: Callable[[], object] = lambda: None,
 ) -> tuple[Record, ...]:  # fmt: skip
     """Messages before a base's cut, the newest first as far as there may be so many, in order."""

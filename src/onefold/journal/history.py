@@ -202,7 +202,8 @@ def refold(
         for made in found:
             if made is None or made.source != "compaction":
                 continue
-            fits = made.cut > head.cut and view.same_before(tx, session, made.cut, made.hidden, head.hidden)
+            again = made.cut > head.cut or _made_of(tx, session, made, head)
+            fits = again and view.same_before(tx, session, made.cut, made.hidden, head.hidden)
             if fits and not _erased(tx, session, made):
                 return _refold(journal, tx, state, head, made, actor=actor, redo=_redo(tx, state, head))
         what = "no compaction" if fold is None else f"segment {fold} is no compaction that"
@@ -376,6 +377,12 @@ def in_force(tx: Transaction, session: str, of: Segment) -> Iterator[Segment]:
             return
         yield made
         base = None if made.base is None else view.segment(tx, session, made.base)
+
+
+def _made_of(tx: Transaction, session: str, made: Segment, head: Segment) -> bool:
+    """Whether a summary was written again in place of the one that is in force now."""
+    same = made.cut == head.cut and made.number != head.summary
+    return same and any(one.number == head.summary for one in in_force(tx, session, made))
 
 
 def _kept_here(tx: Transaction, state: SessionState) -> Segment:

@@ -22,6 +22,7 @@ from onefold.model import (
     AGENT_STARTED,
     CANCELLED,
     COMMITTED,
+    DRAFTED,
     ERASED,
     FAILED,
     FORK,
@@ -55,7 +56,7 @@ _PAGE = 500
 _FEW = 16
 _SILENT = frozenset({
     SEGMENT_OPENED, REQUESTED, JOINED, STARTED, COMMITTED, FAILED, CANCELLED, SUPERSEDED, SKIPPED, TURN_STARTED,
-    TURN_SETTLED, LIMITS, INPUT_QUEUED, INPUT_TAKEN, AGENT_STARTED, AGENT_ENDED,
+    TURN_SETTLED, LIMITS, INPUT_QUEUED, INPUT_TAKEN, AGENT_STARTED, AGENT_ENDED, DRAFTED,
 })  # fmt: skip
 """Records that only say what happened. Of kinds that are not known here nobody can say that they mean nothing."""
 

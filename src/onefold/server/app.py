@@ -17,8 +17,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from onefold.agents.hosting import Host
-from onefold.server import acting, metrics, reading, rooms
+from onefold.server import acting, drafts, metrics, reading, rooms
 from onefold.server.acting import Compacting
+from onefold.server.drafts import Drafts
 from onefold.server.errors import error_schema, install
 from onefold.server.guard import SCOPE_OF, Guard
 from onefold.server.live import Hub
@@ -47,7 +48,7 @@ def create_app(
 def api(store: Store, settings: Settings, hub: Hub, host: Host | None = None) -> FastAPI:
     """What is inside the guard."""
     desk = Desk(store, settings, hub, host)
-    compacting = Compacting(desk)
+    compacting, made = Compacting(desk), Drafts(desk)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -65,6 +66,7 @@ def api(store: Store, settings: Settings, hub: Hub, host: Host | None = None) ->
         await hub.close()
         if host is not None:
             await host.close()
+        made.close()
         await run_in_threadpool(compacting.close)
 
     app = FastAPI(
@@ -76,11 +78,12 @@ def api(store: Store, settings: Settings, hub: Hub, host: Host | None = None) ->
         redirect_slashes=False,
         lifespan=life,
     )
-    app.state.desk, app.state.compacting = desk, compacting
+    app.state.desk, app.state.compacting, app.state.drafts = desk, compacting, made
     install(app)
     app.router.routes += [
         *reading.router.routes,
         *acting.router.routes,
+        *drafts.router.routes,
         *rooms.router.routes,
     ]  # as they are: an inclusion makes them anew
     app.router.routes += [*hub.routes(), *metrics.routes(hub), *rooms.routes(host)]

@@ -131,6 +131,17 @@ class CompactBody(Body):
     )
 
 
+class DraftBody(Body):
+    """Names the segment in force that the client saw."""
+
+    head: Number
+    instructions: Words | None = None
+
+
+class TakeBody(Body):
+    draft: Name
+
+
 class PromptBody(Body):
     text: Annotated[str, Field(min_length=1, max_length=1_000_000)]
     key: Name | None = Field(default=None, description="The same key again is the same prompt.")

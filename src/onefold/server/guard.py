@@ -47,6 +47,8 @@ SCOPE_OF: dict[tuple[str, str], Scope | None] = {
     **{("POST", f"/api/{name}"): "agents" for name in _AGENTS},
     ("POST", "/api/compact"): "compact",
     ("POST", "/api/mask"): "compact",
+    ("POST", "/api/drafts"): "compact",
+    ("POST", "/api/drafts/take"): "compact",
     ("POST", "/api/cancel"): "compact",
     ("POST", "/api/verify"): "admin",
     ("GET", "/debug/sessions"): "admin",

@@ -409,6 +409,20 @@ class UnfoldedJson(TypedDict):
     dry_run: bool
 
 
+class DraftJson(TypedDict):
+    draft: str
+    session: str
+    head: int
+    text: str | None
+    present: str | None
+    by: str | None
+    gains: list[str]
+    loses: list[str]
+    tokens_before: int
+    tokens_after: int
+    spent: SpentJson
+
+
 class ForkedJson(TypedDict):
     id: str
     parent: str

@@ -27,6 +27,7 @@ from onefold.model import (
     Report,
     Segment,
     SessionState,
+    Spent,
 )
 from onefold.recall import Hit
 from onefold.server.shapes import (
@@ -44,6 +45,7 @@ from onefold.server.shapes import (
     ReportJson,
     SegmentJson,
     SessionJson,
+    SpentJson,
     TurnJson,
     WorkerJson,
 )
@@ -172,6 +174,12 @@ def segment_json(of: Segment) -> SegmentJson:
     }
 
 
+def spent_json(of: Spent) -> SpentJson:
+    return {
+        "calls": of.calls, "input_tokens": of.input_tokens, "output_tokens": of.output_tokens, "cost": of.cost,
+    }  # fmt: skip
+
+
 def compaction_json(of: Compaction, holder: Holder | None, now: float) -> CompactionJson:
     return {
         "id": of.id,
@@ -190,12 +198,7 @@ def compaction_json(of: Compaction, holder: Holder | None, now: float) -> Compac
         "cause": of.cause,
         "settled_at": of.settled_at,
         "segment": of.segment,
-        "spent": {
-            "calls": of.spent.calls,
-            "input_tokens": of.spent.input_tokens,
-            "output_tokens": of.spent.output_tokens,
-            "cost": of.spent.cost,
-        },
+        "spent": spent_json(of.spent),
         "worker": worker_json(of.holder) if of.holder is not None else None,
         "active": holder is not None,
         "holder": holder_json(holder),

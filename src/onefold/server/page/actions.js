@@ -122,6 +122,64 @@ export async function unfold(known, segment) {
   }
 }
 
+/** The summary in force written once more: first a draft is made and paid for, then a person compares. */
+export function summarise(known) {
+  const query = { session: known.session.id };
+  let dialog;
+  dialog = ask({
+    title: "Summarise again",
+    says: [
+      "The server's summarizer writes the newest summary once more, of the same messages. You see it beside the present one, and then decide.",
+      "What it costs is spent either way. No message moves, and the agent may go on meanwhile.",
+    ],
+    fields: [el("label.field", {}, el("span", {}, "Instructions for the summary, if you have any"), el("textarea", { name: "instructions", rows: 3, placeholder: "Keep the names of all migrations." }))],
+    label: "Write a draft",
+    busy: "Writing…",
+    act: async (form) => {
+      const instructions = String(form.get("instructions") ?? "").trim();
+      const draft = await post("drafts", query, { head: known.head.number, ...(instructions ? { instructions } : {}) });
+      if (dialog.open) compare(query, draft);
+    },
+  });
+}
+
+function compare(query, draft) {
+  const [present, text] = [draft.present ?? "", draft.text ?? ""];
+  const { calls, input_tokens: read, output_tokens: written, cost: paid } = draft.spent;
+  ask({
+    title: "The present summary, and the draft",
+    wide: true,
+    says: [
+      el("div.beside", {},
+        el("section", {}, el("h3", {}, `Present, ${words.tokens(draft.tokens_before)} tok`), marked(present, text)),
+        el("section", {}, el("h3", {}, `Draft${draft.by ? ` by ${draft.by}` : ""}, ${words.tokens(draft.tokens_after)} tok`), marked(text, present)),
+      ),
+      draft.loses.length ? el("p", {}, el("b", {}, "Only in the present one: "), draft.loses.join(", ")) : null,
+      draft.gains.length ? el("p", {}, el("b", {}, "Only in the draft: "), draft.gains.join(", ")) : null,
+      calls ? `It cost ${words.many(calls, "call")}, ${words.tokens(read)} tokens in and ${words.tokens(written)} out${paid === null ? "" : `, ${paid}`}.` : "No model was asked.",
+      "Taken, it is the summary from here on; the fold has a way back to the present one.",
+    ],
+    label: "Take the draft",
+    no: "Throw it away",
+    act: async () => (await post("drafts/take", query, { draft: draft.draft }), "The new summary is in force."),
+  });
+}
+
+const WORD = /[\p{L}\p{N}_]+/gu;
+
+/** A text with those words marked that another one has not. */
+function marked(text, other) {
+  const there = new Set(other.toLowerCase().match(WORD) ?? []);
+  const parts = [];
+  let at = 0;
+  for (const found of text.matchAll(WORD)) {
+    if (there.has(found[0].toLowerCase())) continue;
+    parts.push(text.slice(at, found.index), el("mark", {}, found[0]));
+    at = found.index + found[0].length;
+  }
+  return el("p.words", {}, parts, text.slice(at));
+}
+
 const cost = ({ tokens_before: before, tokens_after: after }) => `${words.tokens(before)} → ${words.tokens(after)} tokens`;
 
 export async function undo(known) {

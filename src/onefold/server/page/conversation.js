@@ -9,8 +9,8 @@ import { Windowed } from "./window.js";
 import * as words from "./words.js";
 
 export class Conversation {
-  constructor(scroller, session, { open, seen, atEnd, failed, unfold }) {
-    Object.assign(this, { scroller, open, unfold });
+  constructor(scroller, session, { open, seen, atEnd, failed, unfold, summarise }) {
+    Object.assign(this, { scroller, open, unfold, summarise });
     this.records = new Records(session, (first, stop) => this.#came(first, stop), failed);
     this.folds = new Set(); // segments whose originals are shown
     this.view = "model";
@@ -241,6 +241,9 @@ export class Conversation {
           : null,
         opens && this.known.head.keeper !== "agent" && this.unfold
           ? button(`Tell the model the originals again, about +${words.tokens(this.#cost(segment))} tok…`, () => this.unfold(segment.number), { kind: "back", title: "The model sees again what this summary stands for, and all that was said since" })
+          : null,
+        segment.number === this.known.head.summary && this.known.head.keeper !== "agent" && this.summarise
+          ? button("Summarise again…", () => this.summarise(), { kind: "again", title: "Writes this summary once more, of the same messages; you compare, and decide" })
           : null,
         opens
           ? null

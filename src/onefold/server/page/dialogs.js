@@ -6,7 +6,7 @@ import { button, el, replace } from "./dom.js";
  * Asks before it acts. `says` are paragraphs; `fields` are elements; `act` does it and may refuse, in which case its
  * words are shown and the dialog stays.
  */
-export function ask({ title, says, fields = [], label, act, danger = false }) {
+export function ask({ title, says, fields = [], label, act, danger = false, busy = label, no = "Not now", wide = false }) {
   const trouble = el("div.trouble", { role: "alert", hidden: true });
   const go = el(`button.primary${danger ? ".danger" : ""}`, { type: "submit" }, label);
   const form = el("form", { method: "dialog" },
@@ -14,12 +14,13 @@ export function ask({ title, says, fields = [], label, act, danger = false }) {
     el("div.says", {}, says.filter(Boolean).map((one) => (one instanceof Node ? one : el("p", {}, one)))),
     fields,
     trouble,
-    el("div.choices", {}, button("Not now", () => dialog.close()), go),
+    el("div.choices", {}, button(no, () => dialog.close()), go),
   );
-  const dialog = el("dialog.ask", { "aria-labelledby": "asked" }, form);
+  const dialog = el(`dialog.ask${wide ? ".wide" : ""}`, { "aria-labelledby": "asked" }, form);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     go.disabled = true;
+    go.replaceChildren(busy);
     trouble.hidden = true;
     try {
       const done = await act(new FormData(form));
@@ -30,6 +31,7 @@ export function ask({ title, says, fields = [], label, act, danger = false }) {
       trouble.hidden = false;
     } finally {
       go.disabled = false;
+      go.replaceChildren(label);
     }
   });
   show(dialog);

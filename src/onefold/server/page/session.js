@@ -83,6 +83,7 @@ export class SessionView {
         atEnd: (end) => end && this.#read(),
         failed: (error) => tell(error.message, true),
         unfold: (segment) => actions.unfold(this.known, segment),
+        summarise: () => actions.summarise(this.known),
       });
       this.conversation.windowed.inset = () => this.#covered();
       this.conversation.windowed.foot = () => this.room?.element.offsetHeight ?? 0;

@@ -149,6 +149,7 @@ const SENTENCES = {
   "compaction.failed": (r, b) => `Attempt ${b.attempt} failed: ${b.cause}${b.final ? ". Given up" : `. Tried again after ${lasted(b.retry_after)}`}`,
   "compaction.committed": (r, b) => `Compaction committed: segment ${b.segment}`,
   "compaction.cancelled": (r) => `Compaction cancelled${by(r)}`,
+  "summary.drafted": (r, b) => `A new summary was drafted${b.by ? `, by ${b.by}` : ""}${by(r)}${b.refusal ? `, and refused: ${b.refusal}` : ""}`,
   "compaction.superseded": (r, b) => `Compaction superseded: ${b.cause}`,
   "pin.added": (r, b) => `${b.slot ? "System prompt" : "Pinned"} ${numbers(b.numbers)}${by(r)}`,
   "pin.removed": (r, b) => `Unpinned ${numbers(b.numbers)}${by(r)}`,

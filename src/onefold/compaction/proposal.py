@@ -1,0 +1,88 @@
+"""A summary of what is to be cut, with what is quoted beside it, and what is wrong with it if something is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onefold.compaction.checks import Refusal, complaint
+from onefold.compaction.plan import Plan
+from onefold.compaction.policy import Policy
+from onefold.compaction.summarizers import Material, Summarizer, budget, call
+from onefold.compaction.work import Work
+from onefold.journal import view
+from onefold.messages.codecs import estimate
+from onefold.model import Quotes, Summary
+
+if TYPE_CHECKING:
+    from onefold.compaction.quotes import Chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """What a summarizer is asked beside the messages."""
+
+    session: str
+    instructions: str | None = None
+    attempt: int = 1
+    refused: str | None = None
+    """Why the attempt before this one failed."""
+    stuck: bool = False
+    """Whether an agent cannot go on without it: then a summary that says the same again is taken."""
+    stopped: Callable[[], bool] = bool
+    pause: Callable[[], object] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    made: Summary
+    quotes: Quotes | None
+    wrong: Refusal | None
+
+
+def propose(
+    work: Work, planned: Plan, summarizer: Summarizer, policy: Policy, brief: Brief, *, window: int
+) -> Proposal:  # fmt: skip
+    """Has a summary made, chooses what is quoted beside it in a model's `window`, and checks both."""
+    cut_away = tuple(r for r in work.messages if r.number < planned.cut)
+    stays = {*planned.kept, *work.pinned}
+    gone = [r for r in (*work.kept, *cut_away) if r.number not in stays]
+    removed = work.size(gone) + _told_tokens(work)
+    material = Material(
+        session=brief.session,
+        previous=work.previous,
+        records=cut_away,
+        instructions=brief.instructions,
+        max_tokens=budget(removed, policy.summary_tokens),
+        attempt=brief.attempt,
+        facts=(*work.facts, *work.quoting.facts),
+        refused=brief.refused,
+        stopped=brief.stopped,
+    )
+    made = call(summarizer, material)
+    texts = {r.number: material.text(r) for r in cut_away}
+    quoted: Chosen | None = None
+    if policy.quote_tokens:
+        from onefold.compaction.quote_sources import quoted_of  # its patterns are not needed to open a store
+
+        quoted = quoted_of(
+            work, planned, made.facts, policy=policy, window=window, removed=removed, texts=texts, pause=brief.pause
+        )
+    # The whole context has to shrink by that share, and only this part of it can.
+    share = min(1.0, policy.shrink * work.tokens / max(1, removed))
+    wrong = complaint(
+        made,
+        previous=None if brief.stuck else work.previous,
+        replaces=removed - (quoted.tokens if quoted is not None else 0),
+        shrink=share,
+        said=texts.values(),
+        limit=material.max_tokens,
+    )
+    return Proposal(made, None if quoted is None else quoted.quotes, wrong)
+
+
+def _told_tokens(work: Work) -> int:
+    return (
+        (0 if work.previous is None else estimate(work.previous)) + view.fact_tokens(work.facts) + work.quoting.tokens
+    )
