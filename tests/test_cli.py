@@ -24,9 +24,9 @@ from onefold.messages import decode
 from onefold.model import Claim, Json, Record
 
 COMMANDS = (
-    "demo", "init", "sessions", "show", "search", "context", "compact", "cancel", "pin", "note", "undo", "unfold",
-    "fork", "erase", "delete", "verify", "doctor", "backup", "export", "import", "copy", "mcp", "worker", "serve",
-    "run", "attach", "room", "token",
+    "demo", "init", "sessions", "show", "search", "context", "compact", "summarize", "cancel", "pin", "note", "undo",
+    "unfold", "fork", "erase", "delete", "verify", "doctor", "backup", "export", "import", "copy", "mcp", "worker",
+    "serve", "run", "attach", "room", "token",
 )  # fmt: skip
 READING = (["sessions"], ["show", "talk"], ["context", "talk"], ["verify"], ["export", "talk"])
 ODD = "lone \ud800, red \x1b[31m, back \u202e, bell \x07, [bold]no[/bold] :smile:\nsecond line"

@@ -92,6 +92,8 @@ def test_every_command_runs_as_a_program(store: Path, command: list[str], prints
 ON_A_SESSION = (
     ["undo"],
     ["unfold"],
+    ["summarize"],
+    ["compact", "--mask"],
     ["fork"],
     ["pin"],
     ["note"],
@@ -305,6 +307,68 @@ def test_what_cannot_be_unfolded_is_refused_with_nothing_written(store: Path, ca
         session.go_by(onefold.Limits(session.state.tokens + 20, 10))
     assert_one_line(call("unfold", "talk"), 1, "over the")
     assert_one_line(call("unfold", "talk", "1"), 1, "segment 1 is no compaction that is in force")
+
+
+# ---------------------------------------------------------------------- summarize, and masks
+
+
+def test_a_summary_is_written_again_beside_the_present_one_and_taken_or_not(store: Path, call: Call) -> None:
+    with onefold.open(store) as opened:
+        session = opened.session("talk")
+        session.append([{"role": "user", "content": f"question {n} " + "word " * 60} for n in range(10, 16)])
+        assert session.compact(lambda material: "it was about src/beta.py").state == "committed"
+
+    thrown = fine(call("summarize", "talk"))
+    with onefold.open(store) as opened:
+        assert opened.session("talk").context().summary == "it was about src/beta.py"
+    told = decode(fine(call("summarize", "talk", "--json")))
+    taken = fine(call("summarize", "talk", "--yes"))
+
+    assert "present, 6 tokens\n  it was about src/beta.py" in thrown
+    assert "draft by extract, " in thrown
+    assert "only in the present one: src/beta.py" in thrown
+    assert "thrown away: the present summary stays in force" in thrown
+    assert (told["taken"], told["present"], told["loses"]) == (False, "it was about src/beta.py", ["src/beta.py"])
+    assert (told["by"], told["segment"]) == ("extract", None)
+    assert "has the new summary" in taken
+    assert told["draft"].splitlines()[0] in fine(call("context", "talk"))
+    shown = fine(call("show", "talk"))
+    assert shown.count("was written once more by extract") == 3
+    assert "1 compaction unfolded" in fine(call("unfold", "talk"))
+    assert "src/beta.py" in fine(call("context", "talk"))
+
+
+def test_what_cannot_be_summarised_again_is_refused_with_nothing_written(store: Path, call: Call) -> None:
+    before = contents(store)
+    assert_one_line(call("summarize", "talk", "--yes"), 1, "nothing to summarise again")
+    assert contents(store) == before
+
+
+def test_old_tool_results_are_masked_by_hand_and_shown_again(store: Path, call: Call) -> None:
+    assert_one_line(call("compact", "talk", "--mask"), 1, "no old large tool result")
+    with onefold.open(store) as opened:
+        session = opened.session("talk")
+        for n in range(12):
+            calls = [{"id": f"c{n}", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
+            session.append({"role": "assistant", "content": None, "tool_calls": calls})
+            session.append({"role": "tool", "tool_call_id": f"c{n}", "content": "word " * 300})
+        before = session.state.tokens
+
+    done = fine(call("compact", "talk", "--mask"))
+    with onefold.open(store) as opened:
+        made = opened.session("talk").segments()[-1]
+    shown = fine(call("show", "talk"))
+
+    assert f"masked 2 tool results of talk: {before:,} → {made.tokens_after:,} tokens (segment {made.number})" in done
+    assert f"`onefold unfold talk {made.number}`" in done
+    assert "2 tool results shown as one line each" in shown
+    told = fine(call("context", "talk"))
+    assert told.count("[The result #") == 2
+    assert f"one line each, and whole in the journal: {', '.join(f'#{n}' for n, _ in made.masked)}" in told
+    assert f"1 mask unfolded (#{made.number})" in fine(call("unfold", "talk", made.number))
+    assert "[The result #" not in fine(call("context", "talk"))
+    again = decode(fine(call("compact", "talk", "--mask", "--json")))
+    assert (len(again["masked"]), again["tokens_before"], again["tokens_after"]) == (2, before, made.tokens_after)
 
 
 # ---------------------------------------------------------------------- fork

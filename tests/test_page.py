@@ -368,6 +368,54 @@ def test_a_compaction_is_taken_back_through_the_page_which_says_what_it_costs(sh
         assert len(store.session("taken back").segments()[-1].unfolds) == 1
 
 
+def test_a_summary_is_written_again_compared_and_taken_or_thrown_away(shown: Shown, served: Served) -> None:
+    with onefold.open(served.address, policy=POLICY, summarizer=lambda m: "At first: src/alpha.py was named.") as store:
+        session = store.session("written again")
+        session.append(talk(40))
+        session.context()
+        assert session.compact().applied
+        session.append(talk(2, 41))
+    page = shown.open("written again")
+    page.keyboard.press("Home")
+
+    for taken in (False, True):
+        page.get_by_role("button", name="Summarise again…").click()
+        page.get_by_role("dialog").get_by_role("textbox").fill("Name migration_7")
+        page.get_by_role("button", name="Write a draft").click()
+        dialog = page.get_by_role("dialog").filter(has_text="The present summary, and the draft")
+        expect(dialog).to_contain_text("Only in the present one: src/alpha.py")
+        expect(dialog).to_contain_text("Only in the draft: 30, migration_7")
+        expect(dialog.locator("section").nth(0).locator("mark").filter(has_text="alpha")).to_have_count(1)
+        expect(dialog.locator("section").nth(1).locator("mark").filter(has_text="migration_7")).to_have_count(1)
+        dialog.get_by_role("button", name="Take the draft" if taken else "Throw it away", exact=True).click()
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        expect(page.locator(".row.fold").first).to_contain_text("Wish: Name migration_7" if taken else "src/alpha.py")
+
+    with onefold.open(served.address) as store:
+        session = store.session("written again")
+        assert "migration_7" in str(session.context().summary)
+        assert [r.kind for r in session.read()].count("summary.drafted") == 2
+        assert [r.actor for r in session.read() if r.kind == "summary.drafted"] != [None, None]
+
+
+def test_a_masked_result_says_so_and_opens(shown: Shown, served: Served) -> None:
+    with onefold.open(served.address, policy=POLICY) as store:
+        session = store.session("masked here")
+        session.append({"role": "user", "content": "look"})
+        calls = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
+        session.append({"role": "assistant", "content": None, "tool_calls": calls})
+        number = session.append({"role": "tool", "tool_call_id": "c1", "content": "what it gave " * 60}).numbers[0]
+        session.append({"role": "user", "content": "and now?"})
+        session.mask(number)
+    page = shown.open("masked here")
+    row = page.locator(f".row[data-number='{number}']")
+
+    expect(row.locator(".tag", has_text="masked")).to_be_visible()
+    expect(row.locator("details[open]")).to_have_count(0)
+    row.locator("summary").first.click()
+    expect(row.locator("details[open]")).to_contain_text("what it gave " * 59)
+
+
 def test_a_fold_tells_how_it_was_made(shown: Shown) -> None:
     page = shown.open(MAIN)
     page.locator(".cut:not(.other)").first.press("Enter")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,18 +16,19 @@ from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 import onefold
-from onefold import Limits, Policy, Session, Store, errors
+from onefold import Limits, Material, Policy, Session, Spent, Store, Summary, errors
 from onefold.cli.app import app as cli
 from onefold.journal.seam import Transaction
 from onefold.model import Json, SessionState
 from onefold.recall import Recall
+from onefold.server import drafts, snapshot
 from onefold.server import errors as answers
-from onefold.server import snapshot
 from onefold.server.app import api
 from onefold.server.live import Hub
 from onefold.server.reading import router
 from onefold.server.roster import Roster
 from onefold.server.settings import Settings
+from onefold.server.tokens import Who
 from tests.api_server import PATIENCE, served
 from tests.conftest import StoppedClock, claimed, running
 from tests.helpers import await_record, converse, quick
@@ -723,6 +726,82 @@ def test_a_compaction_is_unfolded_and_what_that_costs_is_told_before(client: Tes
     session.go_by(Limits(session.state.tokens + 20, 10))
     large = client.post("/api/unfold", params={"session": "s"}, json={"head": session.head})
     assert "over the" in refused(large, 413, "TooLarge")
+
+
+def test_tool_results_are_masked_and_what_that_saves_is_told_before(client: TestClient, session: Session) -> None:
+    for n in range(12):
+        calls = [{"id": f"c{n}", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
+        session.append({"role": "assistant", "content": None, "tool_calls": calls})
+        session.append({"role": "tool", "tool_call_id": f"c{n}", "content": "word " * 300})
+    head = session.head
+
+    would = posted(client, "/api/mask", {"head": head, "dry_run": True})
+    assert session.head == head
+    done = posted(client, "/api/mask", {"head": head})
+
+    assert len(done["segment"]["masked"]) == 2
+    assert would["segment"]["tokens_after"] == done["segment"]["tokens_after"] < done["segment"]["tokens_before"]
+    assert got(client, "/api/context", session="s")["masked"] == done["segment"]["masked"]
+    refused(client.post("/api/mask", params={"session": "s"}, json={"head": head}), 409, "Moved")
+    some = [r.number for r in session.read() if r.header is not None and r.header.closes][-1]
+    assert some in posted(client, "/api/mask", {"head": session.head, "numbers": [some]})["segment"]["masked"]
+
+
+def test_a_summary_is_drafted_compared_and_taken(store: Store, session: Session) -> None:
+    def writes(material: Material) -> Summary:
+        return Summary(f"Again: src/b.py. {material.instructions}", by="a model", spent=Spent(1, 900, 40))
+
+    session.compact(lambda material: "At first: src/a.py.")
+    head = session.head
+    with client_of(store, Settings(summarizer=writes)) as client:
+        draft = posted(client, "/api/drafts", {"head": head, "instructions": "Be brief."})
+        assert (session.head, session.context().summary) == (head, "At first: src/a.py.")
+        nobody = client.post("/api/drafts/take", params={"session": "s"}, json={"draft": "no such"})
+        converse(store.session("other"), 2)
+        elsewhere = client.post("/api/drafts/take", params={"session": "other"}, json={"draft": draft["draft"]})
+        taken = posted(client, "/api/drafts/take", {"draft": draft["draft"]})
+        again = posted(client, "/api/drafts/take", {"draft": draft["draft"]})
+        late = client.post("/api/drafts", params={"session": "s"}, json={"head": head})
+        second = posted(client, "/api/drafts", {"head": session.head})
+        session.append({"role": "user", "content": "and then?"})
+        session.undo()
+        moved = client.post("/api/drafts/take", params={"session": "s"}, json={"draft": second["draft"]})
+
+    assert (draft["text"], draft["present"]) == ("Again: src/b.py. Be brief.", "At first: src/a.py.")
+    assert (draft["gains"], draft["loses"], draft["by"]) == (["src/b.py"], ["src/a.py"], "a model")
+    assert draft["spent"] == {"calls": 1, "input_tokens": 900, "output_tokens": 40, "cost": None}
+    for answer in (nobody, elsewhere):
+        assert "no such draft here" in refused(answer, 409, "Refused")
+    assert taken == again
+    assert taken["segment"]["base"] == head
+    refused(late, 409, "Moved")
+    assert "Make another draft" in refused(moved, 409, "Moved")
+    assert [r.body["spent"]["calls"] for r in session.read() if r.kind == "summary.drafted"] == [1, 1]
+
+
+def test_who_may_not_read_is_told_nothing_of_a_draft_and_too_many_are_refused(store: Store, session: Session) -> None:
+    began, goes_on = threading.Semaphore(0), threading.Event()
+
+    def slow(material: Material) -> str:
+        began.release()
+        assert goes_on.wait(PATIENCE)
+        return "Slowly: src/b.py."
+
+    session.compact(lambda material: "At first: src/a.py.")
+    body = {"head": session.head}
+    with client_of(store, Settings(summarizer=slow)) as client, ThreadPoolExecutor(2) as pool:
+        ask = partial(client.post, "/api/drafts", params={"session": "s"}, json=body)
+        asked = [pool.submit(ask) for _ in range(2)]
+        for _ in asked:
+            assert began.acquire(timeout=PATIENCE)
+        third = ask()
+        goes_on.set()
+        made = [one.result(PATIENCE) for one in asked]
+
+    assert "2 drafts are being written" in refused(third, 503, "StoreUnavailable")
+    assert [answer.status_code for answer in made] == [200, 200]
+    kept = drafts._draft_json("id", session.draft_summary(lambda material: "x y."), Who("w", frozenset({"compact"})))
+    assert (kept["text"], kept["present"], kept["gains"], kept["loses"]) == (None, None, [], [])
 
 
 def test_nobody_takes_back_what_they_have_not_seen(client: TestClient, session: Session) -> None:

@@ -13,8 +13,9 @@ from onefold.cli.sessions import fork_kind
 from onefold.cli.words import numbered, said, turn_words, words
 from onefold.compaction.context import Context
 from onefold.journal import front, view
+from onefold.messages.codecs import PLAIN, codec
 from onefold.messages.frame import EARLIER, FACTS, PINNED, PINNED_END, QUOTES, noted
-from onefold.model import NOTE, Record, Segment
+from onefold.model import NOTE, Json, Record, Segment
 from onefold.session import Session
 from onefold.store import Store
 
@@ -84,13 +85,15 @@ class Page:
                 self._message("", "tool", 0, "(made up: this call got no result)")
             else:
                 for record in self._session.read(number, number + 1):
-                    self._recorded(record)
+                    self._recorded(_as_sent(record, body) if number in context.masked else record)
         self._left_out()
 
     def _left_out(self) -> None:
         context = self._context
         if context.summary is None and context.numbers:
             say("nothing is folded: these are all messages" + (" in view" if self._begins.hidden else ""), style="dim")
+        if context.masked:
+            say(f"one line each, and whole in the journal: {numbered(context.masked)}", style="dim")
         if context.left_out:
             say(
                 f"left out, without their call, replaced or only reasoning: {numbered(context.left_out)}",
@@ -178,3 +181,7 @@ class Page:
         found = self._store.journal.backend.read(lambda tx: view.segment(tx, self._session.id, number))
         assert found is not None, "a context comes from a segment, and a summary from another"
         return found
+
+
+def _as_sent(record: Record, body: Json) -> Record:
+    return record._replace(body=body, header=codec(record.format or PLAIN).header(body))

@@ -44,7 +44,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Shows everything that ever happened in a session, top to bottom.
+    """Shows everything that ever happened in a session.
 
     Prints a line for each record: number, time, kind, role and the beginning of its text; compactions in words: who
     asked, who works on it, what was cut, and the context's size before and after. What was undone, and tool results

@@ -34,7 +34,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     """Writes the newest summary once more, and lets you choose.
 
     The draft is made of the same messages as the summary in force, by the summarizer of the config file or the one that
-    the options name. Both are printed, with the names and values that only one of them has. On a terminal you are asked
+    the options name. Prints both, and the names and values that only one of them has. On a terminal you are asked
     whether to take it; elsewhere it is taken with --yes, and otherwise thrown away. No message moves, what the draft
     cost is in the journal either way, and `onefold unfold` goes to the present summary again. If somebody compacts
     meanwhile, the draft cannot be taken: nothing is written, and the exit code is 1.

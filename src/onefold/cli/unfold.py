@@ -53,6 +53,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
                 after = history.refold(journal, found.id, segment)
             else:
                 after = history.unfold(journal, found.id, segment, most=most)
+        masked = any(s.source == "masked" for s in found.segments() if s.number in after.unfolds)
     if json:
         as_json(
             {
@@ -67,16 +68,16 @@ def command(  # noqa: PLR0917  a parameter here is an option there
             }
         )
         return
-    say(_did(after, again=again, dry_run=dry_run), style="bold")
+    say(_did(after, again=again, masked=masked, dry_run=dry_run), style="bold")
     change = after.tokens_after - after.tokens_before
     say(f"context of {safe(found.id)}: {after.tokens_before:,} → {after.tokens_after:,} tokens ({change:+,})")
-    if not dry_run and not again:
+    if not dry_run and not again and not masked:
         say("nothing is lost: `onefold unfold --refold` goes to the summary again", style="dim")
 
 
-def _did(after: Segment, *, again: bool, dry_run: bool) -> str:
+def _did(after: Segment, *, again: bool, masked: bool, dry_run: bool) -> str:
     if again:
         return f"{'would be folded' if dry_run else 'folded'} again: everything before #{after.cut} is a summary"
-    many = count(len(after.unfolds), "compaction")
+    many = count(len(after.unfolds), "mask" if masked else "compaction")
     does = "would be unfolded" if dry_run else "unfolded"
     return f"{many} {does} ({numbered(after.unfolds)}): verbatim from #{after.cut} on"

@@ -20,7 +20,7 @@ def command(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compares everything in a store that is derived with its journal.
+    """Compares what a store derives from its journal with it.
 
     Prints what is not as it should be, in words; with --fix it is mended, in one transaction a session, and the
     journal says so. A healthy store is not written to. The exit code is 1 if something is left to mend.

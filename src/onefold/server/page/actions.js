@@ -156,7 +156,7 @@ function compare(query, draft) {
       ),
       draft.loses.length ? el("p", {}, el("b", {}, "Only in the present one: "), draft.loses.join(", ")) : null,
       draft.gains.length ? el("p", {}, el("b", {}, "Only in the draft: "), draft.gains.join(", ")) : null,
-      calls ? `It cost ${words.many(calls, "call")}, ${words.tokens(read)} tokens in and ${words.tokens(written)} out${paid === null ? "" : `, ${paid}`}.` : "No model was asked.",
+      calls ? `It cost ${words.many(calls, "call")}, ${words.tokens(read)} tokens in and ${words.tokens(written)} out${paid === null ? "" : `, ${paid}`}.` : draft.by === "extract" ? "No model was asked." : null,
       "Taken, it is the summary from here on; the fold has a way back to the present one.",
     ],
     label: "Take the draft",
