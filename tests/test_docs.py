@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import json
@@ -314,6 +315,14 @@ def _unfolds(store: onefold.Store, session: onefold.Session) -> None:
     store.journal.commit(_claimed(store.journal.claim(session.id, _WHO)), "They said hello.")
     session.unfold()
     session.undo()
+    with contextlib.suppress(onefold.SummarizerFailed):
+        session.draft_summary(lambda material: " ")
+    session.take_draft(session.draft_summary(_says_hello))
+    session.erase(2)
+
+
+def _says_hello(material: onefold.Material) -> onefold.Summary:
+    return onefold.Summary("Both said hello.", by="large-model", spent=onefold.Spent(1, 20, 5, 0.001))
 
 
 def _masks(session: onefold.Session) -> None:
