@@ -245,9 +245,12 @@ Draft ==
   /\ draft' = [head |-> Newest, knows |-> base.knows \cup ((base.cut..(Now.cut - 1)) \ Now.hidden)]
   /\ UNCHANGED <<last, segments, compactions, fence, holds, evicted>>
 
+(* Nothing but masks came since a segment.                                  *)
+OnlyMasked(s) == \A t \in s..Newest : [segments[t] EXCEPT !.base = 0, !.masked = {}] = [segments[s] EXCEPT !.base = 0, !.masked = {}]
+
 CommitDraft ==
   /\ draft.head # 0
-  /\ Guard("draft names its head") => draft.head = Newest
+  /\ Guard("draft names its head") => OnlyMasked(draft.head)
   /\ Spares("draft spares the held", "draft")
   /\ OpenSegment([Now EXCEPT !.base = Newest, !.knows = draft.knows, !.made = Newest + 1], compactions)
   /\ UNCHANGED <<last, fence, holds, draft>>
