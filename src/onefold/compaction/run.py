@@ -177,7 +177,7 @@ class Attempt:
             instructions=current.instructions,
             max_tokens=budget(removed, policy.summary_tokens),
             attempt=claim.attempt,
-            facts=(*work.facts, *work.quoting.facts),
+            facts=(*work.facts, *(fact for fact in work.quoting.facts if not fact.until)),
             refused=current.cause if claim.attempt > 1 else None,  # what was handed back was not refused
             stopped=self._stopped,
         )
@@ -216,7 +216,7 @@ class Attempt:
         window = self._journal.state(self.claim.session).window or self._policy.of().window
         return quoted_of(
             work, planned, made.facts, policy=self._policy, window=window, removed=removed, texts=texts,
-            pause=lambda: self._over.wait(_PAUSE),
+            pause=lambda: self._over.wait(_PAUSE), ends=made.ends,
         )  # fmt: skip
 
     def _skip(self, why: str) -> None:
