@@ -206,7 +206,8 @@ HEARD = [
     said(8, "Spend 40 euros at most, not more."),
     said(12, "Fine, you may push to main again."),
     said(13, "Right, I may push to main again.", AGENT),
-    said(14, "They wrote to me:\n\nFine, you may push to main again."),
+    said(14, "They wrote to me.\n\n> Fine, you may push to main again."),
+    said(16, "By the way: fine, you may push to main again."),
     said(15, "Fine, you may push to main again.", actor="ben"),
 ]
 OVER = LabelEnd(4, "rule", "push", 12, "you may push to main")
@@ -239,6 +240,13 @@ NOT_OVER = {
 @pytest.mark.parametrize("name", NOT_OVER)
 def test_nothing_else_ends_a_label(name: str) -> None:
     assert labelled((PUSH, PORT, COST), (), [NOT_OVER[name]], HEARD) == (PUSH, PORT, COST)
+
+
+def test_words_after_a_colon_end_a_label() -> None:
+    """A model can take it away without any words, so that this keeps nothing out."""
+    end = LabelEnd(4, "rule", "push", 16, "you may push to main")
+
+    assert [label.by for label in labelled((PUSH,), (), [end], HEARD)] == [16]
 
 
 def test_words_that_follow_in_the_same_message_end_a_label() -> None:

@@ -80,7 +80,7 @@ FIELDS = {
         "number", "base", "cut", "source", "at", "compaction", "summary", "kept", "tokens_before", "tokens_after",
         "hidden", "redo", "keeper", "unfolds",
     ],
-    onefold.Summary: ["text", "cut_off", "by", "facts", "spent", "instead_of"],
+    onefold.Summary: ["text", "cut_off", "by", "facts", "spent", "instead_of", "ends"],
 }  # fmt: skip
 
 

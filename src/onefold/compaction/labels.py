@@ -118,10 +118,11 @@ def _named(end: LabelEnd, labels: Iterable[Label]) -> Label | None:
 
 
 def _later(end: LabelEnd, label: Label, messages: _Messages) -> _Place | None:
-    """Where the words stand that end it: later ones of the same speaker, as much theirs as those that they end."""
+    """Where the words stand that end it: later ones of the same speaker. What follows a colon may be: a model can take
+    a label away without any words, so that to want more of them would only lose ends."""
     if messages.speaker(end.by) is None or messages.speaker(end.by) != messages.speaker(label.number):
         return None
-    place = messages.place(end.by, end.text, own=label.kind in OF_PEOPLE)
+    place = messages.place(end.by, end.text, own=label.kind in OF_PEOPLE, told=True)
     if place is None or end.by < label.number:
         return None
     pointer, start, _ = place
@@ -143,9 +144,9 @@ class _Messages:
         one = self._said.get(number)
         return None if one is None else (one.who, one.actor)
 
-    def place(self, number: int, quotation: str, *, own: bool) -> _Place | None:
+    def place(self, number: int, quotation: str, *, own: bool, told: bool = False) -> _Place | None:
         """Where sentences of a message stand that words are quoted from. With `own`, they have to be a person's, and
-        not only shown."""
+        not only shown; `told` lets them follow a colon."""
         one = self._said.get(number)
         parts = _patterns(quotation) if one is not None and len(quotation) <= _LONGEST else []
         if one is None or not parts or (own and one.who != PERSON):
@@ -157,14 +158,15 @@ class _Messages:
                 around = text.around(start, end)
                 if not around or around[-1].end - around[0].start > _WIDEST:
                     continue
-                if not own or not self._only_shown(one, text, start, end, around):
+                if not own or not self._only_shown(one, text, _Span(start, end), around, told=told):
                     return pointer, around[0].start, around[-1].end
         return None
 
-    def _only_shown(self, one: Said, text: _Text, start: int, end: int, around: Sequence[Piece]) -> bool:
-        if any(piece.shown or piece.under >= 0 for piece in around):
+    def _only_shown(self, one: Said, text: _Text, span: _Span, around: Sequence[Piece], *, told: bool) -> bool:
+        first, last = around[0].start, around[-1].end
+        if any(piece.shown or (piece.under >= 0 and not told) for piece in around):
             return True
-        if text.shown.is_shown(start, end, around[0].start, around[-1].end):
+        if text.shown.in_marks(*span, first, last) or (not told and text.shown.after_colon(first, last)):
             return True
         return any(self._stands_elsewhere(line, one.number) for line in text.lines(around))
 

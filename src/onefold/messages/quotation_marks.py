@@ -32,11 +32,13 @@ class Shown:
         self._marked = _joined(marked)
         self._told = [*_told(text)]
 
-    def is_shown(self, start: int, end: int, first: int, last: int) -> bool:
-        """Whether words are, or most of the sentences `first` to `last` that they stand in."""
+    def after_colon(self, first: int, last: int) -> bool:
+        """Whether some of it follows a colon."""
+        return any(begin < last and first < stop for begin, stop in self._told)
+
+    def in_marks(self, start: int, end: int, first: int, last: int) -> bool:
+        """Whether words stand in marks or tags, or most of the sentences `first` to `last` that they are in do."""
         if _inside(self._marked, start) or _inside(self._marked, end - 1):
-            return True
-        if any(begin < last and first < stop for begin, stop in self._told):
             return True
         inside = sum(self._letters(max(first, a), min(last, b)) for a, b in self._marked if a < last and first < b)
         return 2 * inside >= self._letters(first, last)
