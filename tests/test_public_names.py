@@ -37,7 +37,7 @@ ERRORS = {
 }
 THINGS = {
     "Appended", "Compaction", "CompactResult", "Compactor", "Context", "Deleted", "Erased", "Fact", "Finding", "Holder",
-    "Limits", "Material", "Note", "OpenTurn", "Policy", "Record", "Report", "Segment", "Session", "SessionState",
+    "LabelEnd", "Limits", "Material", "Note", "OpenTurn", "Policy", "Record", "Report", "Segment", "Session", "SessionState",
     "Spent", "Store", "Summarizer", "Summary", "Turn", "extract", "open",
 }  # fmt: skip
 STORE = {
