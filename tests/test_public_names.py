@@ -37,8 +37,8 @@ ERRORS = {
 }
 THINGS = {
     "Appended", "Compaction", "CompactResult", "Compactor", "Context", "Deleted", "Erased", "Fact", "Finding", "Holder",
-    "LabelEnd", "Limits", "Material", "Note", "OpenTurn", "Policy", "Record", "Report", "Segment", "Session", "SessionState",
-    "Spent", "Store", "Summarizer", "Summary", "Turn", "extract", "open",
+    "Limits", "Material", "Note", "OpenTurn", "Policy", "Record", "Report", "Segment", "Session", "SessionState",
+    "LabelEnd", "Spent", "Store", "Summarizer", "Summary", "Turn", "extract", "open",
 }  # fmt: skip
 STORE = {
     "address", "backup", "close", "compactions", "delete", "finish", "forks", "incarnation", "resolve", "scrub",
