@@ -202,6 +202,7 @@ PORT = Label(6, "/content", 0, 20, "identifier", "port")
 COST = Label(8, "/content", 0, 20, "limit", "cost")
 HEARD = [
     said(4, RULE),
+    said(5, "What a fine day it is today. Well, spend what you like on it."),
     said(6, "The port is 8081 now, and stays so."),
     said(8, "Spend 40 euros at most, not more."),
     said(12, "Fine, you may push to main again."),
@@ -217,8 +218,8 @@ def test_later_words_of_the_same_speaker_end_a_label_and_stand_beside_it() -> No
     made = labelled((PUSH, PORT), (), [OVER], HEARD)
 
     assert made == (PUSH._replace(by=12, by_pointer="/content", by_start=0, by_end=33), PORT)
-    chosen = choose(Quotes(), {}, HEARD[:4], room=1_000, labels=made).quotes
-    assert {q.number for q in chosen.stretches} == {4, 6, 8, 12}
+    chosen = choose(Quotes(), {}, HEARD[:5], room=1_000, labels=made).quotes
+    assert {q.number for q in chosen.stretches} == {4, 5, 6, 8, 12}
     assert chosen.labels == made
 
 
@@ -229,7 +230,7 @@ NOT_OVER = {
     "another speaker": LabelEnd(4, "rule", "push", 13, "I may push to main"),
     "another person": LabelEnd(4, "rule", "push", 15, "you may push to main"),
     "words that are only shown": LabelEnd(4, "rule", "push", 14, "you may push to main"),
-    "earlier words": LabelEnd(8, "limit", "cost", 6, "The port is 8081"),
+    "earlier words": LabelEnd(8, "limit", "cost", 5, "spend what you like"),
     "its own words": LabelEnd(4, "rule", "push", 4, "Never push"),
     "a message that is not there": LabelEnd(4, "rule", "push", 99, "you may push to main"),
     "a label that is not there": LabelEnd(6, "rule", "push", 12, "you may push to main"),

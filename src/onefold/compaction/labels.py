@@ -123,10 +123,11 @@ def _later(end: LabelEnd, label: Label, messages: _Messages) -> _Place | None:
     if messages.speaker(end.by) is None or messages.speaker(end.by) != messages.speaker(label.number):
         return None
     place = messages.place(end.by, end.text, own=label.kind in OF_PEOPLE, told=True)
-    if place is None or end.by < label.number:
-        return None
+    if place is None or end.by > label.number:
+        return place
     pointer, start, _ = place
-    return place if end.by > label.number or (pointer == label.pointer and start >= label.end) else None
+    follows = end.by == label.number and pointer == label.pointer and start >= label.end
+    return place if follows else None
 
 
 # ---------------------------------------------------------------------- where words stand
