@@ -215,13 +215,8 @@ def _idle(plan: _Plan, order: str = "") -> list[Json]:
     for _ in range(rng.choice((1, 1, 2))):
         call = f"call_{rng.randrange(16**10):010x}"
         function = {"name": "look_up", "arguments": json.dumps({"page": rng.randrange(1, 90)})}
-        made.append(
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": call, "type": "function", "function": function}],
-            }
-        )
+        wanted = [{"id": call, "type": "function", "function": function}]
+        made.append({"role": "assistant", "content": None, "tool_calls": wanted})
         lines = [_filled(plan, rng.choice(told["tools"])) for _ in range(rng.randint(8, 20))]
         if order and rng.random() < 0.1:
             lines.insert(rng.randrange(len(lines)), order)

@@ -27,11 +27,11 @@ QUOTES, SUMMARY, NEWEST, VERBATIM = "quotes", "summary", "newest", "verbatim"
 WAYS = (QUOTES, VERBATIM, NEWEST, SUMMARY)
 """What carries facts: quotes; users' messages whole, the newest first, in the same room; the newest messages, with the
 quotes' room added to theirs; nothing but the summary."""
-NO_MODEL, HONEST, EAGER = "no model", "honest model", "model that labels all"
+NO_MODEL, HONEST, EAGER = "no model", "honest model", "model that takes traps for rules"
 HELD_TO = (NO_MODEL, HONEST)
 """With these no trap may be labelled. What the third one calls a rule, code cannot always tell from one."""
 MODELS: dict[str, Callable[[Talk], onefold.Summarizer]] = {
-    NO_MODEL: lambda _: Forgetful(), HONEST: Honest, EAGER: lambda _: Eager(),
+    NO_MODEL: lambda _: Forgetful(), HONEST: Honest, EAGER: Eager,
 }  # fmt: skip
 QUOTE_SHARE, TAIL_SHARE, SUMMARY_SHARE = 0.45, 0.35, 0.10
 """Of the context's room. What is left over is for the message at which the tail begins."""
@@ -39,6 +39,7 @@ MANY_ROUNDS = 20
 ALL_FITS, HALF, TENTH = "all fits", "half", "a tenth"
 ROOMS = {ALL_FITS: 4.0, HALF: 0.5, TENTH: 0.1}
 """Room for quotes, as a share of people's words."""
+OVER, IN_FORCE = "ended", "in force"
 _TRIES = 6
 
 
@@ -89,11 +90,14 @@ class Caught:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Something taken back, in one language and room."""
+    """Something taken back, in one language and room and with one model."""
 
     group: str
     room: str
+    model: str
     how: str
+    label: str
+    """What became of the label that it got."""
 
 
 @dataclass(slots=True)
@@ -141,7 +145,7 @@ def everything(conversations: int, seeds: int, spoken: Sequence[str] = LANGUAGES
     jobs += [Job(lasting, (group, n)) for group in (KNOWN, HELD_BACK) for n in range(conversations)]
     jobs += [Job(lasting, (one, 0)) for one in spoken]
     jobs += [Job(trapped, (one, room, model)) for one in spoken for room in (None, *SHARES) for model in MODELS]
-    return jobs + [Job(taken_back, (one, room)) for one in spoken for room in ROOMS]
+    return jobs + [Job(taken_back, (one, room, model)) for one in spoken for room in ROOMS for model in HELD_TO]
 
 
 def measured(jobs: Sequence[Job], processes: int = 1) -> Found:
@@ -243,15 +247,15 @@ def trapped(language: str, share: float | None, model: str) -> Found:
     ])  # fmt: skip
 
 
-def taken_back(language: str, room: str) -> Found:
+def taken_back(language: str, room: str, model: str) -> Found:
     """Whether what ends something stands after it, with room for so much of people's words."""
     talk = languages.ends(language, 0)
     people = sum(_tokens(text(message)) for message in talk.messages if message["role"] == "user")
     whole = size(talk)
     policy = replace(_policy(whole, QUOTES), quote_tokens=int(people * ROOMS[room]), tail_tokens=whole // 20)
-    context, _ = _went_through(talk, policy, NO_MODEL)
-    view = seen(context)
-    return Found(ends=[Ended(language, room, ended(end, view)) for end in talk.ends])
+    context, _ = _went_through(talk, policy, model)
+    view, labels = seen(context), {fact.key: OVER if fact.until else IN_FORCE for fact in context.facts}
+    return Found(ends=[Ended(language, room, model, ended(e, view), labels.get(e.said, "")) for e in talk.ends])
 
 
 # ------------------------------------------------------------------ how

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import mean
 from textwrap import wrap
 
@@ -14,10 +14,13 @@ from fidelity.measures import (
     AIM,
     ALL_FITS,
     HELD_TO,
+    HONEST,
+    IN_FORCE,
     MANY_ROUNDS,
     MODELS,
     NEWEST,
     NO_MODEL,
+    OVER,
     QUOTE_SHARE,
     QUOTES,
     ROOMS,
@@ -135,6 +138,8 @@ def _said_wrongly(found: Found) -> Iterator[str]:
                 yield f"traps {what}, {model}: {count}"
     if wrong := [one for one in found.ends if one.room == ALL_FITS and one.how != ORDERED]:
         yield f"taken back, with room for all: {len(wrong)} not shown in order"
+    if wrong := [one for one in found.ends if (one.room, one.model) == (ALL_FITS, HONEST) and one.label == IN_FORCE]:
+        yield f"taken back, with room for all: {len(wrong)} labels not ended"
 
 
 # ------------------------------------------------------------------ for the terminal
@@ -154,29 +159,18 @@ def as_text(found: Found) -> str:
 
 def as_json(found: Found) -> str:
     groups = dict.fromkeys((one.group, one.share, one.way, one.model) for one in found.looks)
+    names = ("group", "share", "way", "model", "kind", "held", "planted")
     table = [
-        {
-            "group": group,
-            "share": share,
-            "way": way,
-            "model": model,
-            "kind": r.kind,
-            "held": r.held,
-            "planted": r.planted,
-        }
-        for group, share, way, model in groups
-        for r in rows(found, group, share, way, model)
+        dict(zip(names, (*group, r.kind, r.held, r.planted), strict=True))
+        for group in groups
+        for r in rows(found, *group)
     ]
     return json.dumps(
         {
             "rows": table,
             "lost_in_twenty_rounds": sum(len(one.lost) for one in found.lasting),
-            "traps": [
-                {"language": t.group, "kind": t.kind, "place": t.place, "room": t.room, "model": t.model,
-                 "shown": t.shown, "torn": t.torn, "labelled": t.labelled}
-                for t in found.traps
-            ],
-            "ends": [{"language": e.group, "room": e.room, "how": e.how} for e in found.ends],
+            "traps": [asdict(trap) for trap in found.traps],
+            "ends": [asdict(end) for end in found.ends],
             "broken": broken(found),
         },
         indent=2,
@@ -244,15 +238,16 @@ The known phrasings again, with the same room. *Verbatim* is people's messages w
 the room that quotes would have; *newest* gives that room to the newest messages; *summary* leaves it empty."""
 _WITH_MODELS = """\
 With a scripted model that names each planted fact as such, quotes at 20 % hold {1} instead of {0}; with one that calls
-every sentence a rule, {2}."""
+every sentence a rule, as code lets it, {2}."""
 _FATES = ("shown", "torn", "labelled")
 _HOW = (ORDERED, ALONE, ONLY_END, NEITHER)
 _TRAP_LEGEND = """\
 - *shown*: words of it are quoted. That is no fault: people pasted them, and may ask about them again.
 - *torn*: they are quoted without the words that introduce them, in the same quotation or the one before it. Where
   nothing introduces a paste, its own first line has to stand with it.
-- *labelled*: the message they stand in is marked as a rule, a limit or a preference. Code cannot keep a model that
-  calls everything a rule from doing so with what is pasted plainly; that is why a label raises rank and nothing else.
+- *labelled*: the message they stand in is marked as a rule, a limit or a preference. The last model calls each of them
+  a rule. Code refuses what stands in quotation marks, code or documents, after a colon, or in a tool's or an agent's
+  lines; what is pasted plainly, told or made up it cannot tell. That is why a label raises rank and nothing else.
 """
 _LIMITS = """\
 ## What this does not show
@@ -296,8 +291,9 @@ def _verdict(found: Found) -> str:
     least = ", ".join(f"{_percent(rate, 1)} at {_percent(share)}" for share, rate in LEAST.items())
     aim = (
         f"What must hold: at least {least} in both phrasings; every language within two points of English; no "
-        f"fact less after {MANY_ROUNDS} rounds; no trap torn, and none labelled but by the model that labels all; with "
-        "room for all, everything that was taken back before what ended it; no word of a tool quoted."
+        f"fact less after {MANY_ROUNDS} rounds; no trap torn, and none labelled but by the model that takes traps for "
+        "rules; with room for all, everything that was taken back before what ended it, and its label ended; no word "
+        "of a tool quoted."
     )
     told = _wrapped(f"{aim} {'Not met:' if (wrong := broken(found)) else 'All of it is met.'}")
     return "\n".join([told, *(f"- {words}" for words in wrong)]) + ("\n" if wrong else "")
@@ -339,19 +335,22 @@ def _trap_rows(found: Found) -> list[tuple[str, ...]]:
 
 
 def _end_words(found: Found) -> str:
-    mine = [one for one in found.ends if one.room == ALL_FITS]
+    mine = [one for one in found.ends if (one.room, one.model) == (ALL_FITS, NO_MODEL)]
+    named = [one for one in found.ends if (one.room, one.model) == (ALL_FITS, HONEST) and one.label]
     return (
         f"{len(mine)} rules and values in {len({one.group for one in mine})} languages that are taken back or changed "
         "in ordinary words, mostly much later: *ok, forget that*, *make it 90 after all*. Where people's words fit, "
         "what ends something stands after it. With room for half or a tenth of them, a rule can stand *alone*, without "
-        "the words that took it back."
+        f"the words that took it back. A model that calls each a rule is let to for {len(named)}, which do not "
+        f"follow a colon; when it quotes what takes them back, {sum(one.label == OVER for one in named)} of these "
+        f"labels are ended, and {sum(one.how == ORDERED for one in named)} times both lines stand, in order."
     )
 
 
 def _end_rows(found: Found) -> list[tuple[str, ...]]:
     made = []
     for room in ROOMS:
-        ways = Counter(one.how for one in found.ends if one.room == room)
+        ways = Counter(one.how for one in found.ends if (one.room, one.model) == (room, NO_MODEL))
         name = "everything" if room == ALL_FITS else f"{room} of people's words"
         made.append((name, *(f"{ways[how]} of {ways.total()}" for how in _HOW)))
     return made

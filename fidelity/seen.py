@@ -41,7 +41,7 @@ def seen(context: Context) -> Seen:
     texts = tuple(text(message) for message in context.messages)
     made_up = (words for number, words in zip(context.numbers, texts, strict=True) if number == 0)
     quotes: list[Quoted] = []
-    labels = {fact.source for fact in context.facts if fact.kind in ORDERS}
+    labels = {fact.source for fact in context.facts if fact.kind in ORDERS and not fact.until}
     for words in made_up:
         heads = list(_ENTRY.finditer(words))
         for head, after in zip_longest(heads, heads[1:]):

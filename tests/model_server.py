@@ -97,6 +97,14 @@ def says(*pieces: str, stop: str | None = "stop", usage: tuple[int, int] | None 
     return Reply(pieces, stop, usage)
 
 
+def labels(
+    text: str, *, facts: Sequence[Json] = (), ends: Sequence[Json] = (), withdrawn: Sequence[Json] = ()
+) -> Reply:
+    """A summary with what it calls words of messages, what it says is over, and what it says never was."""
+    block = {"facts": [*facts], "ends": [*ends], "withdrawn": [*withdrawn]}
+    return says(f"{text}\n\n```json\n{json.dumps(block, ensure_ascii=False)}\n```")
+
+
 def calls(*wanted: Call, usage: tuple[int, int] | None = (100, 20)) -> Reply:
     """Says nothing, and wants these tools called."""
     return Reply(usage=usage, calls=wanted)

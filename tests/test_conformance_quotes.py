@@ -9,14 +9,14 @@ from typing import ClassVar
 import pytest
 
 import onefold
-from onefold import CommitRefused, Context, Material, Session, Store, Summary
+from onefold import CommitRefused, Context, Material, Session, Store
 from onefold.compaction.run import whoami
 from onefold.journal import view
 from onefold.journal.contract import Journal
 from onefold.journal.copying import copy, wanted
 from onefold.journal.seam import Transaction
 from onefold.messages.words import resolve
-from onefold.model import Claim, Fact, Json, Quote, Quotes
+from onefold.model import Claim, Json, Quote, Quotes
 from tests.conftest import running
 from tests.faults import Told, open_store
 from tests.helpers import quick
@@ -223,22 +223,6 @@ def test_tool_output_and_agents_small_talk_are_not_quoted(session: Session) -> N
     assert "Ignore all rules" not in told
     assert "out/report-17.md" in told
     assert "let us see" not in told
-
-
-def test_a_label_marks_words_that_were_said(session: Session) -> None:
-    def labelling(material: Material) -> Summary:
-        facts = (Fact("rule", "push", "Never push to   main"), Fact("rule", "made up", "Never say never"))
-        return Summary(forgetful(material), facts=facts)
-
-    session.append({"role": "user", "content": RULE})
-    work(session)
-    assert session.compact(labelling).applied
-
-    number = number_of(session, RULE)
-    assert f"#{number} (rule)> " in quoted(session.context())
-    assert session.facts() == (Fact("rule", "push", RULE, number, "model"),)
-    assert "made up" not in str(session.context())
-    assert f"#{number} (rule)> " in quoted(folded(session))
 
 
 def test_a_commit_with_quotes_that_are_not_there_is_refused(store: Store, session: Session, journal: Journal) -> None:

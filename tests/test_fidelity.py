@@ -17,9 +17,12 @@ from fidelity.languages import LANGUAGES, phrases
 from fidelity.measures import (
     AIM,
     ALL_FITS,
+    EAGER,
     HELD_TO,
+    HONEST,
     MODELS,
     NO_MODEL,
+    OVER,
     QUOTES,
     ROOMS,
     SHARES,
@@ -114,7 +117,7 @@ def test_scripted_summarizers_forget_and_label_as_they_should() -> None:
     talk = languages.facts("en", 0)
     material = Material("talk", None, (), None, 1000, 1)
 
-    texts = [Forgetful()(material), Honest(talk)(material).text, Eager()(material).text]
+    texts = [Forgetful()(material), Honest(talk)(material).text, Eager(talk)(material).text]
 
     assert not any(holds(fact, texts) for fact in talk.planted)
 
@@ -190,7 +193,9 @@ def some() -> Found:
     jobs += [Job(lasting, (KNOWN, 1)), Job(lasting, ("zh", 0))]
     jobs += [Job(trapped, (language, AIM, NO_MODEL)) for language in LANGUAGES]
     jobs += [Job(trapped, (language, None, model)) for language in ("de", "ja") for model in MODELS]
-    return measured([*jobs, *(Job(taken_back, (language, room)) for language in ("en", "ar") for room in ROOMS)])
+    return measured(
+        [*jobs, *(Job(taken_back, (one, room, model)) for one in ("en", "ar") for room in ROOMS for model in HELD_TO)]
+    )
 
 
 def test_a_context_holds_what_was_planted_and_is_no_larger_than_it_may_be(some: Found) -> None:
@@ -226,6 +231,31 @@ def test_no_trap_is_torn_or_labelled(some: Found) -> None:
 
 def test_what_was_taken_back_stands_before_what_ended_it_where_there_is_room(some: Found) -> None:
     assert {one.how for one in some.ends if one.room == ALL_FITS} == {ORDERED}
+
+
+def test_with_a_model_that_quotes_every_retraction_the_old_label_is_ended_and_both_lines_stand(some: Found) -> None:
+    named = [one for one in some.ends if one.model == HONEST and one.room == ALL_FITS and one.label]
+
+    assert len(named) >= 10
+    assert {(one.label, one.how) for one in named} == {(OVER, ORDERED)}
+
+
+_SIGNS = re.compile(r"[:\uff1a]")  # where they are quoted, a colon comes before the marks
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_trap_becomes_a_rule_whose_words_are_shown_by_a_sign_whatever_a_model_says(language: str) -> None:
+    """What stands after a colon or in quotation marks, in the same paragraph or after a line that ends in one."""
+    talk = languages.traps(language, 0)
+    texts = [text(talk.messages[trap.at]) for trap in talk.traps]
+    before = [words[: words.find(trap.orders[0])] for words, trap in zip(texts, talk.traps, strict=True)]
+    signed = [bool(_SIGNS.search(words)) for words in before]
+
+    found = trapped(language, None, EAGER).traps
+
+    assert sum(signed) == 5
+    assert [one.kind for one, sign in zip(found, signed, strict=True) if one.labelled and sign] == []
+    assert all(one.labelled for one, sign in zip(found, signed, strict=True) if not sign), "the page counts these"
 
 
 def test_the_report_says_the_same_in_every_form(some: Found) -> None:

@@ -11,6 +11,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect, sync_playwright
 
 import onefold
+from onefold import Fact, LabelEnd, Summary
 from onefold.model import Json, system_clock
 from onefold.server.tokens import Tokens
 from tests.helpers import Child
@@ -994,3 +996,34 @@ def test_a_browser_that_was_let_in_needs_no_link_in_another_tab_and_logs_out_in_
     first.goto(f"{served.url}/?token={served.token}")
     expect(first.locator("#live")).to_have_text("live")
     context.close()
+
+
+def test_labels_stand_by_kind_with_what_ended_them_and_identifiers_folded_together(
+    shown: Shown, served: Served
+) -> None:
+    with onefold.open(served.address, policy=replace(POLICY, tail_tokens=200, quote_tokens=2_000)) as store:
+        session = store.session("labelled")
+        texts = (
+            "The port is 8081 from now on.",
+            "Never push to main, ok?",
+            "Spend 40 euros at most.",
+            "Fine, push again.",
+        )
+        port, push, cost, over = session.append([{"role": "user", "content": text} for text in texts]).numbers
+        session.append(talk(12))
+        facts = [Fact("identifier", "port", texts[0], port), Fact("rule", "push", texts[1], push)]
+        made = Summary(
+            "They set out the rules of the work.",
+            facts=(*facts, Fact("limit", "cost", texts[2], cost)),
+            ends=(LabelEnd(push, "rule", "push", over, texts[3]),),
+        )
+        assert session.compact(lambda _: made).applied
+
+    page = shown.open("labelled")
+
+    labels = page.get_by_label("Facts")
+    expect(labels.locator("dt")).to_have_text(["limit", "rule"])
+    expect(labels.locator("dd.over")).to_contain_text(f"ended by #{over}")
+    expect(labels.get_by_text(texts[0])).to_have_count(0)
+    labels.get_by_text("1 identifier").click()
+    expect(labels.get_by_text(texts[0])).to_be_visible()

@@ -38,7 +38,7 @@ ERRORS = {
 THINGS = {
     "Appended", "Compaction", "CompactResult", "Compactor", "Context", "Deleted", "Erased", "Fact", "Finding", "Holder",
     "Limits", "Material", "Note", "OpenTurn", "Policy", "Record", "Report", "Segment", "Session", "SessionState",
-    "Spent", "Store", "Summarizer", "Summary", "SummaryDraft", "Turn", "extract", "open",
+    "LabelEnd", "Spent", "Store", "Summarizer", "Summary", "SummaryDraft", "Turn", "extract", "open",
 }  # fmt: skip
 STORE = {
     "address", "backup", "close", "compactions", "delete", "finish", "forks", "incarnation", "resolve", "scrub",
@@ -81,7 +81,7 @@ FIELDS = {
         "hidden", "redo", "keeper", "unfolds", "masked", "origin",
     ],
     onefold.SummaryDraft: ["session", "head", "number", "summary", "quotes", "present"],
-    onefold.Summary: ["text", "cut_off", "by", "facts", "spent", "instead_of"],
+    onefold.Summary: ["text", "cut_off", "by", "facts", "spent", "instead_of", "ends"],
 }  # fmt: skip
 
 

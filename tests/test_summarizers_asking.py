@@ -15,7 +15,7 @@ from onefold import Material, Summary
 from onefold.compaction.prompt import Said
 from onefold.errors import SummarizerFailed
 from onefold.messages.codecs import estimate
-from onefold.model import Fact, Spent, system_clock
+from onefold.model import Fact, LabelEnd, Spent, system_clock
 from onefold.summarizers import AnthropicSummarizer, OpenAISummarizer
 from onefold.summarizers.asking import Asking
 from onefold.summarizers.fitting import pruned, size, split, squeezed
@@ -24,7 +24,10 @@ from tests.helpers import await_record, converse, quick
 from tests.model_server import Asked, ModelServer, Reply, breaks, cuts, fails, hangs, material, raw, says
 
 GOOD = "## Goal\nMend the build.\n\n## Next step\nRun the tests."
-FACTS = '\n\n```json\n{"facts": [{"kind": "rule", "key": "push", "text": "do not push"}], "settled": []}\n```'
+FACTS = (
+    '\n\n```json\n{"facts": [{"message": 2, "kind": "rule", "key": "push", "text": "do not push"}], '
+    '"ends": [{"message": 1, "kind": "goal", "key": "release", "by": 2, "text": "leave it"}]}\n```'
+)
 
 Make = Callable[..., Asking]
 
@@ -58,7 +61,8 @@ def test_a_streamed_answer_becomes_a_summary_with_its_facts_and_what_it_cost(mak
         made = make(server, price=(0.5, 4.0))(material("Mend it, but do not push."))
 
     assert made.text == GOOD
-    assert [(f.kind, f.key, f.text) for f in made.facts] == [("rule", "push", "do not push")]
+    assert made.facts == (Fact("rule", "push", "do not push", 2, "model"),)
+    assert made.ends == (LabelEnd(1, "goal", "release", 2, "leave it"),)
     assert made.by == "small"
     assert made.spent == Spent(1, 2_000_000, 100_000, 1.4)
     assert not made.cut_off
@@ -322,7 +326,8 @@ def test_input_that_does_not_fit_is_summarised_in_parts_which_are_put_together_f
     assert seen(made) == list(range(21))
     assert 4 <= len(server.requests) == made.spent.calls <= 8
     assert "never push to main" in server.requests[-1].prompt
-    assert all("never push" not in r.prompt for r in server.requests[:-1])
+    assert all("never push to main" in r.prompt for r in server.requests), "any part may end it"
+    assert all("saw 0 before" not in r.prompt for r in server.requests[:-1])
 
 
 def test_a_model_that_takes_less_than_was_thought_is_given_less_f61(make: Make) -> None:
@@ -411,6 +416,7 @@ def test_facts_that_parts_found_are_kept_whatever_becomes_of_the_whole(make: Mak
         made = make(server, window=2_000)(material(*numbered(20)))
 
     assert [(f.kind, f.text) for f in made.facts] == [("rule", "do not push")]
+    assert [(end.kind, end.text) for end in made.ends] == [("goal", "leave it")]
 
 
 @pytest.mark.parametrize(

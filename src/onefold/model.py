@@ -368,6 +368,10 @@ class Quote(NamedTuple):
     """By which it was taken, and gives way; 0 of a message that is quoted whole."""
 
 
+KINDS = ("rule", "limit", "preference", "decision", "goal", "open", "next", "effect", "identifier")
+"""What a model may call words, in the order in which people are shown them: what must not be forgotten first."""
+
+
 class Label(NamedTuple):
     """What a model that wrote a summary called some words that it quoted. It raises their rank, and nothing else."""
 
@@ -377,6 +381,12 @@ class Label(NamedTuple):
     end: int
     kind: str
     subject: str
+    by: int = 0
+    """The message with later words of the same speaker that ended it, and where they stand there; 0 if it is in
+    force."""
+    by_pointer: str = ""
+    by_start: int = 0
+    by_end: int = 0
 
 
 class Gap(NamedTuple):
@@ -415,11 +425,27 @@ class Fact:
     """What it is about."""
     text: str
     source: int = 0
-    """The message it was said in; 0 if that is not known."""
+    """The message it was said in; 0 if that is not known. A summarizer that does not name it gives no label."""
     by: str = "extract"
     """How it got here: found by rules, or by the model that wrote the summary."""
     until: int = 0
-    """The message from the tail that says otherwise, as long as that is in view; 0 if none does."""
+    """The message that ended it; of an older version's, one from the tail that says otherwise, as long as that is in
+    view; 0 if none does."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelEnd:
+    """What a summarizer says of words that were called something before: that this is over, or that it never was so.
+    The words stay quoted, whatever it says."""
+
+    source: int
+    """The message whose words were called that, with the kind and the key of the fact."""
+    kind: str
+    key: str
+    by: int = 0
+    """The message in which the same speaker ended it later; 0 to take away what a model called it, without an end."""
+    text: str = ""
+    """Words of that message, quoted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -543,6 +569,8 @@ class Summary:
     spent: Spent = Spent()
     instead_of: tuple[str, ...] = ()
     """Who was asked before and failed, and why, if this is a fallback's."""
+    ends: tuple[LabelEnd, ...] = ()
+    """What of `Material.facts` is over by later words, or was no such thing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from onefold.cli.note import print_fact, print_note
+from onefold.cli.note import print_facts, print_note
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
 from onefold.cli.output import as_json, count, listed, plain, safe, safe_lines, say, short, text_width
 from onefold.cli.sessions import fork_kind
@@ -139,10 +139,12 @@ class Page:
 
     def _facts(self) -> None:
         self._enter("facts: carried from before the cut, word for word")
-        for fact in self._context.facts:
-            print_fact(fact)
+        print_facts(self._context.facts)
 
     def _quotes(self) -> None:
+        if self._context.facts:
+            self._enter("labels: what the summary's model called some of the words below")
+            print_facts(self._context.facts)
         self._enter("quoted: said before the cut, word for word")
         shown = self._context.quotes if self._full else self._context.quotes[-12:]
         if len(shown) < len(self._context.quotes):

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WrongUse, open_store
-from onefold.cli.output import ago, as_json, count, plain, refusing, safe, safe_lines, say
-from onefold.model import Fact, Note
+from onefold.cli.output import ago, as_json, count, plain, refusing, safe, safe_lines, say, short, text_width
+from onefold.model import KINDS, Fact, Note
 
 
 def command(  # noqa: PLR0917  a parameter here is an option there
@@ -89,16 +89,32 @@ def _list(session: str, notes: Sequence[Note], facts: Sequence[Fact], now: float
         print_note(note, now)
     if facts:
         say(f"{count(len(facts), 'fact')} carried from before the cut, word for word:", style="bold")
+    print_facts(facts)
+
+
+def print_facts(facts: Sequence[Fact]) -> None:
+    """Facts whole, in the order in which they come: what must not be forgotten first. Identifiers, which may be many,
+    are together at the end, a line each."""
     for fact in facts:
-        print_fact(fact)
+        if fact.kind != KINDS[-1]:
+            print_fact(fact)
+    if named := [fact for fact in facts if fact.kind == KINDS[-1]]:
+        say(f"  {count(len(named), 'identifier')}", style="dim")
+    for fact in named:
+        head = f"         #{fact.source} {safe(fact.key)}{_over(fact)}: "
+        say(head + short(fact.text, max(24, text_width() - len(head))))
 
 
 def print_fact(fact: Fact) -> None:
-    """A fact whole, with the key by which a note can take its place."""
+    """A fact whole, with its key."""
     where = f", from #{fact.source}" if fact.source else ""
-    say(f"  {safe(f'{fact.kind}, key {fact.key}{where}')}", style="dim")
+    say(f"  {safe(f'{fact.kind}, key {fact.key}{where}{_over(fact)}')}", style="dim")
     for line in safe_lines(fact.text):
         say(f"         {line}")
+
+
+def _over(fact: Fact) -> str:
+    return f", ended by #{fact.until}" if fact.until else ""
 
 
 def print_note(note: Note, now: float) -> None:

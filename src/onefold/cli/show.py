@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated
 
 import typer
 
+from onefold.cli.note import print_facts
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WrongUse, open_store
 from onefold.cli.output import as_json_array, clock_time, on_terminal, plain, safe, safe_lines, say, short, text_width
 from onefold.cli.words import summary_of, turn_words, words
 from onefold.journal import view
+from onefold.journal.seam import Transaction
 from onefold.messages.groups import group
-from onefold.model import MESSAGE, NOTE, Record
+from onefold.model import MESSAGE, NOTE, SEGMENT_OPENED, Fact, Record
 from onefold.session import Session
 
 UNDONE = "(undone) "
@@ -75,11 +77,18 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         for record in records:
             undone = record.kind in (MESSAGE, NOTE) and view.is_hidden(hidden, record.number)
             page.show(record, orphan=record in orphans, undone=undone)
+            if record.kind == SEGMENT_OPENED and record.body.get("labels"):
+                print_facts(opened.journal.backend.read(partial(_called, found.id, record)))
         if page.day is None:
             say(f"no records from #{first} on; the session ends at #{state.last}", style="dim")
         if stop > state.last and (turn := found.open_turn()) is not None:
             now = opened.journal.backend.read(lambda tx: tx.now)
             say(f"{'':18}still open: {safe(turn_words(turn, now))}", style="yellow")
+
+
+def _called(session: str, segment: Record, tx: Transaction) -> tuple[Fact, ...]:
+    """What the model that wrote a segment's summary called some of the words that it quotes."""
+    return view.quoting(tx, session, segment.body, ()).facts
 
 
 class Page:

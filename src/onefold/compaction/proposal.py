@@ -56,7 +56,7 @@ def propose(
         instructions=brief.instructions,
         max_tokens=budget(removed, policy.summary_tokens),
         attempt=brief.attempt,
-        facts=(*work.facts, *work.quoting.facts),
+        facts=(*work.facts, *(fact for fact in work.quoting.facts if not fact.until)),
         refused=brief.refused,
         stopped=brief.stopped,
     )
@@ -67,8 +67,9 @@ def propose(
         from onefold.compaction.quote_sources import quoted_of  # its patterns are not needed to open a store
 
         quoted = quoted_of(
-            work, planned, made.facts, policy=policy, window=window, removed=removed, texts=texts, pause=brief.pause
-        )
+            work, planned, made.facts, policy=policy, window=window, removed=removed, texts=texts, pause=brief.pause,
+            ends=made.ends,
+        )  # fmt: skip
     # The whole context has to shrink by that share, and only this part of it can.
     share = min(1.0, policy.shrink * work.tokens / max(1, removed))
     wrong = complaint(

@@ -6,14 +6,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from onefold.compaction.labels import labelled
 from onefold.compaction.plan import Plan
 from onefold.compaction.policy import Policy
-from onefold.compaction.quotes import Chosen, Said, choose, labelled, said
+from onefold.compaction.quotes import Chosen, Said, choose, said
 from onefold.compaction.work import Work
 from onefold.messages import codec
 from onefold.messages.codecs import PLAIN
 from onefold.messages.groups import LEADING
-from onefold.model import Fact, Quotes, Record
+from onefold.model import Fact, LabelEnd, Quotes, Record
 
 _NEAR = 8
 _WORK = 0.02
@@ -22,9 +23,10 @@ _ENOUGH = 256 << 10
 
 def quoted_of(
     work: Work, planned: Plan, facts: Sequence[Fact], *, policy: Policy, window: int, removed: int,
-    texts: Mapping[int, str], pause: Callable[[], object],
+    texts: Mapping[int, str], pause: Callable[[], object], ends: Sequence[LabelEnd] = (),
 ) -> Chosen:  # fmt: skip
-    """What is quoted of all that the next segment cuts away. `removed` is the size of what it replaces, which quotes
+    """What is quoted of all that the next segment cuts away, with what a model called it (`facts`) and what it says is
+    over (`ends`). `removed` is the size of what it replaces, which quotes
     must not outweigh. `texts` is what can be read in the messages that are cut, by their numbers."""
     pause = _now_and_then(pause)
     before = work.quoting.quotes
@@ -42,9 +44,12 @@ def quoted_of(
     carried = {} if anew else {s.number: s for r in work.quoting.records if (s := said(r)) is not None}
     near = [s for r in work.before[-_NEAR:] if r.number not in carried and (s := said(r)) is not None]
     background = [] if anew else [codec(r.format or PLAIN).text(r.body) for r in work.before]
-    labels = labelled((*_of_a_model(work.facts), *facts), [*carried.values(), *heard], others)
+    labels = labelled(
+        before.labels, (*_of_a_model(work.facts), *facts), ends, [*carried.values(), *heard],
+        others=others, pause=pause,
+    )  # fmt: skip
     made = choose(
-        Quotes(labels=before.labels) if anew else before, carried, heard, room=room,
+        Quotes() if anew else replace(before, labels=()), carried, heard, room=room,
         earlier=() if anew else near, others=_some([*others, *background]), labels=labels, pause=pause,
     )  # fmt: skip
     # As long as all of people's words fit, nothing is left out that more room could bring back.

@@ -13,13 +13,11 @@ what is cut and what is carried.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from onefold.compaction.prompt import KINDS
 from onefold.compaction.quote_sizes import Sizes, Unit
 from onefold.compaction.rarity import Names, Rarity, Repeats, names, names_in, terms
 from onefold.journal.quotes import MOST, MOST_MESSAGES
@@ -27,9 +25,9 @@ from onefold.messages import encode
 from onefold.messages.codecs import estimate
 from onefold.messages.frame import quoted
 from onefold.messages.quotation import AGENT, PERSON, SYSTEM, Quotation, Utterance, gaps, lines, who_says
-from onefold.messages.sentences import LONGEST, Piece, asks, pieces
+from onefold.messages.sentences import LONGEST, asks, pieces
 from onefold.messages.words import spoken
-from onefold.model import Fact, Gap, Label, Quote, Quotes, Record
+from onefold.model import Gap, Label, Quote, Quotes, Record
 
 MOST_WORDS = 100_000
 """Characters of one message's words, at most: a longer one is a line with its size."""
@@ -70,6 +68,8 @@ class Said(NamedTuple):
     """What stands at each pointer into its body."""
     size: int
     """Bytes of its body."""
+    actor: str | None = None
+    """Which person or program, if that is known."""
 
     @property
     def length(self) -> int:
@@ -90,7 +90,7 @@ def said(record: Record) -> Said | None:
         return None
     simple = len(record.body) <= _SIMPLE and texts.keys() == {"/content"}
     size = _bytes(texts["/content"]) if simple else len(encode(record.body))
-    return Said(record.number, who, record.at, texts, size)
+    return Said(record.number, who, record.at, texts, size, record.actor)
 
 
 def _bytes(text: str) -> int:
@@ -122,55 +122,6 @@ def choose(
     return _Choice(
         before, carried, cut, room=room, earlier=earlier, others=others, labels=labels, pause=pause
     ).made()  # fmt: skip
-
-
-def labelled(facts: Sequence[Fact], heard: Sequence[Said], others: Sequence[str] = ()) -> tuple[Label, ...]:
-    """What a model called some words, for those of its quotations that stand in a message: widened to sentences.
-
-    A rule, a limit or a preference needs a person's own words, outside what is only shown: code, quotations, documents,
-    what follows a colon, and lines that also stand in what a tool or an agent said.
-    """
-    shown = (*others, *(one.words for one in heard if one.who == AGENT)) if facts else ()
-    elsewhere = {line.strip() for text in shown for line in text.split("\n")}
-    found: list[Label] = []
-    for fact in facts:
-        words = fact.text.split()
-        if fact.kind not in KINDS or not words or len(fact.text) > _LONGEST_LABEL:
-            continue
-        pattern = re.compile(r"\s+".join(map(re.escape, words)))
-        of_people = fact.kind in _OF_PEOPLE
-        for one in reversed(heard):
-            if of_people and one.who == AGENT:
-                continue
-            if (label := _labelled(fact, pattern, one, elsewhere if of_people else None)) is not None:
-                found.append(label)
-                break
-    return tuple(found)
-
-
-_OF_PEOPLE = frozenset({"rule", "limit", "preference"})
-_LONGEST_LABEL = 1_000
-_MARKS = '"“”„«»「」『』'
-
-
-def _labelled(fact: Fact, pattern: re.Pattern[str], one: Said, elsewhere: set[str] | None) -> Label | None:
-    for pointer, text in one.texts.items():
-        match = pattern.search(text) if len(text) <= MOST_WORDS else None
-        if match is None:
-            continue
-        around = [p for p in pieces(text) if p.start < match.end() and match.start() < p.end]
-        if not around:
-            continue
-        if elsewhere is not None and any(_only_shown(text, p, match.start(), elsewhere) for p in around):
-            continue
-        return Label(one.number, pointer, around[0].start, around[-1].end, fact.kind, fact.key)
-    return None
-
-
-def _only_shown(text: str, piece: Piece, at: int, elsewhere: set[str]) -> bool:
-    line = text[text.rfind("\n", 0, piece.start) + 1 : max(piece.end, text.find("\n", piece.end))].strip()
-    before = text[piece.start : max(piece.start, at)]
-    return piece.shown or piece.under >= 0 or line in elsewhere or any(before.count(m) % 2 for m in _MARKS)
 
 
 # ---------------------------------------------------------------------- sentences that may be quoted
@@ -245,8 +196,11 @@ class _Choice:
         self._others = others
         self._labels = tuple(dict.fromkeys((*before.labels, *labels)))
         self._labels_of: dict[int, list[Label]] = {}
+        self._raised: dict[int, list[_Unit]] = {}
         for label in self._labels:
             self._labels_of.setdefault(label.number, []).append(label)
+            for unit in (_Unit(*label[:4]), _Unit(*label[6:])):  # with what ends something, so that both stand
+                self._raised.setdefault(unit.number, []).append(unit)
         self._sizes = Sizes(self._numbers, self._people, before.gaps)
         self._pause = pause
 
@@ -495,8 +449,7 @@ class _Choice:
 
     def _is_labelled(self, unit: _Unit) -> bool:
         number, pointer, start, end = unit
-        labels = self._labels_of.get(number, ())
-        return any(x.pointer == pointer and x.start < end and start < x.end for x in labels)
+        return any(x.pointer == pointer and x.start < end and start < x.end for x in self._raised.get(number, ()))
 
     def _likely(
         self, told: Sequence[tuple[Said, Sequence[_Sentence]]], rarity: Rarity, named: Names, floor: float,
@@ -506,7 +459,7 @@ class _Choice:
         the rest is read. What an agent says back is not either."""
         likely: dict[_Unit, str] = {}
         for one, sentences in told:
-            always = not floor or one.who == SYSTEM or one.number in self._labels_of
+            always = not floor or one.who == SYSTEM or one.number in self._raised
             least = (floor - _TINY) / (_AGENTS if one.who == AGENT else 1.0)
             likely |= {
                 s.unit: s.text

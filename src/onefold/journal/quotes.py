@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from onefold.messages.codecs import estimate
 from onefold.messages.frame import quoted
 from onefold.messages.quotation import Quotation, Utterance, lines, utterances
-from onefold.model import MESSAGE, Fact, Gap, Json, Label, Quote, Quotes, Record
+from onefold.model import KINDS, MESSAGE, Fact, Gap, Json, Label, Quote, Quotes, Record
 
 MOST = 1_000
 """Stretches that a segment quotes, at most."""
 MOST_MESSAGES = 400
 """Messages that they stand in, at most: they are read for each context."""
+MOST_LABELS = 400
+"""Labels of a segment, at most."""
+_ORDER = {kind: place for place, kind in enumerate(KINDS)}
+_IN_FORCE = 6  # fields of a label that nothing ended
 
 NONE = Quotes()
 
@@ -34,13 +38,16 @@ class Quoting:
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """What a model labelled, in the words that were said."""
+        """What a model labelled, in the words that were said: what must not be forgotten first, what is over last."""
         if not self.quotes.labels:
             return ()
         heard = utterances(self.quotes.stretches, self.records)
-        found = ((label, heard[label.number].texts.get(label.pointer, "")) for label in self.quotes.labels
+        labels = sorted(self.quotes.labels, key=lambda x: (x.by > 0, _ORDER.get(x.kind, len(KINDS)), x.number, x.start))
+        found = ((label, heard[label.number].texts.get(label.pointer, "")) for label in labels
                  if label.number in heard)  # fmt: skip
-        return tuple(Fact(x.kind, x.subject, text[x.start : x.end], x.number, "model") for x, text in found if text)
+        return tuple(
+            Fact(x.kind, x.subject, text[x.start : x.end], x.number, "model", x.by) for x, text in found if text
+        )
 
 
 NOTHING = Quoting()
@@ -64,7 +71,8 @@ def as_record(quotes: Quotes) -> dict[str, Json]:
     """What a segment's record is to say."""
     said: dict[str, Json] = {"quotes": [list(q) for q in quotes.stretches], "marks": list(quotes.marks)}
     said |= {"room": quotes.room, "covers": quotes.covers}
-    more = {"gaps": quotes.gaps, "labels": quotes.labels}
+    labels = [label if label.by else label[:_IN_FORCE] for label in quotes.labels]
+    more: dict[str, Sequence[tuple[Json, ...]]] = {"gaps": quotes.gaps, "labels": labels}
     return said | {name: [list(one) for one in some] for name, some in more.items() if some}
 
 
@@ -92,4 +100,18 @@ def wrong(quotes: Quotes, records: Sequence[Record], heard: Mapping[int, Utteran
         text = heard[number].texts.get(pointer) if pointer else None
         if not 0 <= start < end or (pointer and (text is None or end > len(text))):
             return f"there is nothing at {pointer} {start}:{end} of record {number}, which it quotes"
+    return _wrong_labels(quotes.labels, heard, cut)
+
+
+def _wrong_labels(labels: Sequence[Label], heard: Mapping[int, Utterance], cut: int) -> str | None:
+    if len(labels) > MOST_LABELS:
+        return f"it has {len(labels)} labels, and {MOST_LABELS} is the most"
+    for label in labels:
+        text = heard[label.number].texts.get(label.pointer, "") if label.number in heard else ""
+        if label.kind not in KINDS or not 0 <= label.start < label.end <= len(text):
+            return f"its label {label.kind!r} is of nothing that it quotes, of record {label.number}"
+        if label.by and not label.number <= label.by < cut:
+            return (
+                f"its label of record {label.number} is ended by record {label.by}, which is not between it and the cut"
+            )
     return None

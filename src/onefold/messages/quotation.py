@@ -41,7 +41,7 @@ class Quotation(NamedTuple):
     text: str
     """Word for word, with a mark where something is left out; empty for a message that is too long to be quoted."""
     kinds: tuple[str, ...] = ()
-    """What a model called it."""
+    """What a model called it, and what ended that: `rule`, `rule ended by #45`."""
     size: int = 0
     """Of a message that is too long: its characters."""
 
@@ -74,7 +74,8 @@ def lines(
     made: list[Quotation] = []
     called: dict[int, dict[str, None]] = {}
     for label in labels:
-        called.setdefault(label.number, {})[label.kind] = None
+        words = f"{label.kind} ended by #{label.by}" if label.by else label.kind
+        called.setdefault(label.number, {})[words] = None
     for number, some in groupby(quotes, key=_NUMBER):
         if (said := heard.get(number)) is None:
             continue

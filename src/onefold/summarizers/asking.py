@@ -155,7 +155,7 @@ class _Job:
         except SummarizerFailed as failed:
             failed.spent = self._spent
             raise
-        return Summary(made.summary, by=by, facts=made.facts, spent=self._spent)
+        return Summary(made.summary, by=by, facts=made.facts, spent=self._spent, ends=made.ends)
 
     # ------------------------------------------------------------------ what is sent
 
@@ -238,7 +238,7 @@ class _Job:
             raise SummarizerFailed(f"{self._asking.who} said nothing of one of {count} parts", kind="garbage")
         clean = self._clean
         facts = tuple(replace(f, text=clean(f.text), key=clean(f.key)) for f in part.facts)
-        return Answer(clean(part.summary), facts)
+        return Answer(clean(part.summary), facts, part.ends)
 
     def _fits(self, prompt: Prompt) -> bool:
         return _tokens(prompt) <= self._room

@@ -72,8 +72,8 @@ export class Conversation {
     const before = [...new Set([...head.kept, ...this.pins])].filter((n) => n < head.cut && !hidden(n, head)).sort((a, b) => a - b);
     const made = before.map((number) => ({ key: `kept:${number}`, number, render: () => this.#record(number, { kept: true }) }));
     if (ledger.notes.length) made.push({ key: "notes", render: () => notes(ledger.notes) });
-    if (ledger.quotes.length) made.push({ key: "quotes", render: () => this.#quotes(ledger.quotes) });
     if (ledger.facts.length) made.push({ key: "facts", render: () => this.#facts(ledger.facts) });
+    if (ledger.quotes.length) made.push({ key: "quotes", render: () => this.#quotes(ledger.quotes) });
     if (head.summary !== null) made.push(...this.#fold(this.segments.get(head.summary) ?? head, 0));
     made.push(...this.#shown(head.cut, last + 1, 0));
     const tail = made.at(-1);
@@ -297,7 +297,7 @@ export class Conversation {
   }
 
   #facts(list) {
-    return el("article.row.standing", { tabindex: -1, "aria-label": "Facts" }, el("span.number"), el("div.said", {}, el("header.who", {}, el("span.role", {}, "facts"), el("span.about", {}, "what the summary's model called what was said")), rows.facts(list)));
+    return el("article.row.standing", { tabindex: -1, "aria-label": "Facts" }, el("span.number"), el("div.said", {}, el("header.who", {}, el("span.role", {}, "facts"), el("span.about", {}, "what the summary's model called what was said")), rows.labels(list, this.open)));
   }
 
   // ---------------------------------------------------------------- going somewhere

@@ -172,10 +172,24 @@ export function saying(piece) {
   return el("article.row.message.assistant", { data: { depth: 0 } }, gutter(0), el("div.said", {}, el("header.who", {}, el("span.role", {}, thought ? "thinks" : "agent"), el("span.dots", { "aria-label": "being said" }, "…")), said));
 }
 
+/** Facts by kind, in the order in which they come: what must not be forgotten first. */
 export function facts(list) {
   if (!list.length) return null;
   const kinds = Map.groupBy ? Map.groupBy(list, (f) => f.kind) : grouped(list);
-  return el("dl.facts", {}, [...kinds].map(([kind, of]) => [el("dt", {}, kind), of.map((f) => el("dd", {}, f.text, f.source ? el("button.ref", { type: "button", data: { jump: f.source } }, `#${f.source}`) : null))]));
+  return el("dl.facts", {}, [...kinds].map(([kind, of]) => [el("dt", {}, kind), of.map((f) => el(`dd${f.until ? ".over" : ""}`, {}, f.text, f.source ? jump(f.source) : null, f.until ? [" ended by ", jump(f.until)] : null))]));
+}
+
+/** What a model called words. Identifiers, which may be many, are folded together. */
+export function labels(list, open) {
+  const named = list.filter((f) => f.kind === "identifier");
+  return [
+    facts(list.filter((f) => f.kind !== "identifier")),
+    named.length ? details("identifiers", "labels.identifiers", open, () => [el("b", {}, words.many(named.length, "identifier"))], () => facts(named)) : null,
+  ];
+}
+
+function jump(number) {
+  return el("button.ref", { type: "button", data: { jump: number } }, `#${number}`);
 }
 
 /** What people said, each with a way to its message. */
