@@ -26,6 +26,7 @@ from onefold.errors import (
     TooLarge,
     TurnLost,
 )
+from onefold.journal.adoption import Origin
 from onefold.model import (
     Appended,
     Compaction,
@@ -72,6 +73,7 @@ __all__ = [
     "Note",
     "OnefoldError",
     "OpenTurn",
+    "Origin",
     "OutcomeUnknown",
     "Policy",
     "Record",
