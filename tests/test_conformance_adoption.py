@@ -691,11 +691,11 @@ def test_an_agent_goes_on_with_its_item_where_the_plain_text_is_too_large(store:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_copy_has_the_item_too(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
     with (
-        onefold.open(f"{tmp_path / 'a'}.db", policy=Policy()) as here,
+        onefold.open(str(tmp_path / "a.db"), policy=Policy()) as here,
         onefold.open(KINDS[kind](tmp_path / "b"), policy=Policy()) as there,
     ):
-        (tmp_path / "b").mkdir(exist_ok=True)
         talk = at_threshold(here.session("s"))
         talk.adopt()
         backend = here.journal.backend
