@@ -271,7 +271,8 @@ def pydantic_ai(messages: list[Json]) -> Verdict:
     for n, (kind, some) in enumerate(groupby(messages, key=lambda m: m["kind"])):
         parts = [p for m in some for p in m["parts"]]
         verdict.unless(parts, f"a {kind} without parts")
-        verdict.unless(n or kind == "request", "the first message is a response")
+        stands_for = bool(parts) and parts[0]["part_kind"] == "compaction"  # for a request, and all that came before
+        verdict.unless(n or kind == "request" or stands_for, "the first message is a response")
         if kind == "response":
             verdict.unless(not due, f"calls {due} without a return")
             due = [p["tool_call_id"] for p in parts if p["part_kind"] == "tool-call"]
