@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import Any
 
 Json = Any
@@ -167,8 +167,10 @@ def openai_responses(items: list[Json]) -> Verdict:
     verdict = Verdict()
     made: list[str] = []
     given: list[str] = []
-    for at, (item, behind) in enumerate(zip_longest(items, items[1:])):
+    for at, item in enumerate(items):
         kind = item.get("type", "message")
+        # What the provider compacted is no answer, and an answer may go on behind it.
+        behind = next((i for i in items[at + 1 :] if i.get("type") != "compaction"), None)
         if kind == "message":
             verdict.unless(item["role"] in ("user", "assistant", "system", "developer"), f"the role {item['role']!r}")
             content = item["content"]

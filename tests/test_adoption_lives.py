@@ -1,5 +1,5 @@
-"""Whatever happens to a session in which items of a provider's are adopted: every context is one that its provider takes,
-nothing is sent twice, and nothing of the past is missing."""
+"""Whatever happens to a session in which items of a provider's are adopted: every context is one that its provider
+takes, nothing is sent twice, and nothing of the past is missing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from onefold import Context, OnefoldError, Origin, Session
 from onefold.journal import adoption
 from onefold.messages.provider_item import item
 from onefold.model import Json
+from tests.conftest import CountedIds, StoppedClock
 from tests.helpers import quick
 from tests.test_provider_rules import EXAMPLES, RULES, STEPS, Lives, check
 
@@ -84,7 +85,7 @@ def judge(session: Session) -> None:
     plain = session.context()
     check(plain)
     assert plain.item == ()
-    stood_for = {n for n in range(1, head.cut)} if plain.summary is not None else set[int]()
+    stood_for = set(range(1, head.cut)) if plain.summary is not None else set[int]()
     whole(session, plain, stood_for)
     for format, origin in WHO.items():
         context = session.context(origin=origin)
@@ -107,11 +108,11 @@ def judge(session: Session) -> None:
     "formats", [["anthropic"], ["openai-responses"], ["pydantic-ai"], ["anthropic", "openai-responses"]], ids="+".join
 )
 @given(data=st.data())
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES // 4)
 def test_a_context_with_an_item_is_whole_and_one_that_its_provider_takes(
     formats: list[str], data: st.DataObject
 ) -> None:
-    with onefold.open("memory:", policy=quick()) as store:
+    with onefold.open("memory:", policy=quick(), clock=StoppedClock(), ids=CountedIds()) as store:
         life = Adopting(store, data, formats)
         steps = [
             *(s for s in STEPS if s != "show"),

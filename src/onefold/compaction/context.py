@@ -436,15 +436,15 @@ def _silent(format: str, body: Json) -> bool:
 
 
 def _without_end(order: Sequence[int], by_number: dict[int, Record]) -> frozenset[int]:
-    """Reasoning that nothing of the same answer follows."""
+    """Reasoning that nothing of the same answer follows. What a provider compacted is no answer."""
     found: set[int] = set()
     goes_on = False
     for number in reversed(order):
-        header = by_number[number].header
+        header, body = by_number[number].header, by_number[number].body
         role = header.role if header is not None else ""
         if role == "reasoning" and not goes_on:
             found.add(number)
-        else:
+        elif not (isinstance(body, dict) and str(body.get("type")).startswith("compaction")):
             goes_on = role in ANSWERS
     return frozenset(found)
 
