@@ -14,7 +14,8 @@ from onefold.messages.provider_item import item
 from onefold.model import Json
 from tests.conftest import CountedIds, StoppedClock
 from tests.helpers import quick
-from tests.test_provider_rules import EXAMPLES, RULES, STEPS, Lives, check
+from tests.provider_rules import RULES
+from tests.test_provider_rules import EXAMPLES, STEPS, Lives, check
 
 SEAL = "gAAAAAB" + "Zk9x" * 40
 SUMMED = "What the provider made of it."

@@ -505,6 +505,20 @@ def test_an_item_on_a_summary_of_ours_covers_what_that_stands_for(session: Sessi
     assert (plain.summary, plain.numbers[1:]) == ("what was said", (first[2],))
 
 
+def test_a_plain_context_is_counted_without_the_item_in_an_answer(session: Session) -> None:
+    text = "The beds are three metres long. " * 100
+    numbers = session.append([says("a"), says("b")], format="anthropic").numbers
+    (one,) = session.append(compacts({"type": "text", "text": "so"}, text=text), format="anthropic").numbers
+    opened = session.adopt(one, origin=CLAUDE, covers=numbers)
+    looked(session)
+    assert [n for n, _ in opened.adopted] == [one]
+    session.append(says("c"), format="anthropic")
+    looked(session)
+    session.unfold(opened.number)
+    looked(session)
+    assert text not in str(session.context().messages)
+
+
 # ---------------------------------------------------------------------- what comes after
 
 

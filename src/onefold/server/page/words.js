@@ -99,6 +99,7 @@ export const SOURCES = {
   __proto__: null, // looked up with words from elsewhere
   created: "The session begins",
   compaction: "Compacted",
+  provider: "The provider compacted",
   masked: "Old tool results masked",
   restored: "Went back",
   forked: "The fork begins here",
