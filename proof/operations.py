@@ -15,7 +15,8 @@ from typing import Any
 import apsw
 
 from onefold import Policy, Store
-from onefold.journal import copying, history, marks, masks, summaries, turns
+from onefold.journal import adoption, copying, history, marks, masks, summaries, turns
+from onefold.journal.adoption import Origin
 from onefold.journal.files import FilesBackend
 from onefold.journal.process import Whereabouts
 from onefold.journal.seam import Backend
@@ -343,6 +344,45 @@ def _unmask(store: Store) -> Act:
     return lambda: history.unfold(store.journal, "a", made.number)
 
 
+THEM = Origin("anthropic", account="org", model="large")
+
+
+def _compacted(store: Store) -> tuple[int, tuple[int, ...]]:
+    """An answer in which the provider compacted what it was sent, and what that was."""
+    session = store.session("a")
+    sent = session.context()
+    block = {"type": "compaction", "content": "What was said until then."}
+    answer = {"role": "assistant", "content": [block, {"type": "text", "text": "I go on."}]}
+    return session.append(answer, format="anthropic").numbers[0], sent.numbers
+
+
+def _adopts(store: Store, number: int, sent: tuple[int, ...]) -> Segment:
+    head, said = store.journal.state("a").head, Quotes((Quote(2, "/content", 0, 7, 1.0),))
+    return adoption.adopt(store.journal, "a", [number], sent, origin=THEM, expect_head=head, said=said)
+
+
+def _adopt(store: Store) -> Act:
+    """With a compaction open that nobody works on."""
+    number, sent = _compacted(store)
+    store.journal.request("a", trigger="threshold")
+    return lambda: _adopts(store, number, sent)
+
+
+def _adopt_sealed(store: Store) -> Act:
+    session = store.session("a")
+    sent = session.context().numbers
+    item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAA" * 20}
+    (number,) = session.append(item, format="openai-responses").numbers
+    return lambda: _adopts(store, number, sent)
+
+
+def _erase_adopted(store: Store) -> Act:
+    """What an item covers, with the answer that holds it."""
+    number, sent = _compacted(store)
+    _adopts(store, number, sent)
+    return lambda: store.session("a").erase(sent[-1])
+
+
 def _observe(store: Store) -> Act:
     history.keep(store.journal, "a", "agent")
     store.journal.request("a")
@@ -450,6 +490,9 @@ OPERATIONS: dict[str, Callable[[Store], Act]] = {
     "take a draft": _take_draft,
     "mask": _mask,
     "unmask": _unmask,
+    "adopt what can be read": _adopt,
+    "adopt what is sealed": _adopt_sealed,
+    "erase what an adopted item covers": _erase_adopted,
     "fork": lambda store: lambda: store.session("a").fork(id="f"),
     "keep": _keep,
     "observe": _observe,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import Any
 
 Json = Any
@@ -39,8 +39,28 @@ def anthropic(messages: list[Json]) -> Verdict:
         if role == "system":
             verdict.unless(roles[n - 1] == "user", "a system message that follows no user's")
             verdict.unless(roles[n + 1 : n + 2] in ([], ["assistant"]), "a system message before a user's")
-    _anthropic_turns([m for m in said if m["role"] != "system"], verdict)
+    _anthropic_turns(_from_compaction([m for m in said if m["role"] != "system"], verdict), verdict)
     return verdict
+
+
+def _from_compaction(messages: list[Json], verdict: Verdict) -> list[Json]:
+    """What the model is shown: a `compaction` block with content takes the place of all that stands before it, and one
+    without is passed over. One that was asked for is signed: it is the only one, and the first block of all."""
+    held = [(m, b) for m in messages if isinstance(m["content"], list) for b in m["content"]]
+    made = [(m, b) for m, b in held if b["type"] == "compaction" and b.get("content") is not None]
+    for message, block in made:
+        verdict.unless(message["role"] == "assistant", "a compaction block that is no answer's")
+        verdict.unless(block["content"], "a compaction block with an empty text")
+        if block.get("signature"):
+            verdict.unless(len(made) == 1, "more than one compaction block with content")
+            first = messages[0] is message and message["content"][0] is block
+            verdict.unless(first, "a compaction block that is not the first of the conversation")
+    if not made:
+        return messages
+    message, block = made[-1]
+    at = next(n for n, m in enumerate(messages) if m is message)
+    kept = message["content"][next(n for n, b in enumerate(message["content"]) if b is block) :]
+    return [message | {"content": kept}, *messages[at + 1 :]]
 
 
 def _anthropic_turns(messages: list[Json], verdict: Verdict) -> None:
@@ -56,7 +76,8 @@ def _anthropic_turns(messages: list[Json], verdict: Verdict) -> None:
         turns.append((str(role), blocks))
     if not turns:
         return
-    verdict.unless(turns[0][0] == "user", "the first message is not the user's")
+    compacted = turns[0][1][0]["type"] == "compaction"
+    verdict.unless(turns[0][0] == "user" or compacted, "the first message is not the user's")
     ids: list[str] = []
     for n, (role, blocks) in enumerate(turns):
         for block in blocks:
@@ -146,8 +167,10 @@ def openai_responses(items: list[Json]) -> Verdict:
     verdict = Verdict()
     made: list[str] = []
     given: list[str] = []
-    for at, (item, behind) in enumerate(zip_longest(items, items[1:])):
+    for at, item in enumerate(items):
         kind = item.get("type", "message")
+        # What the provider compacted is no answer, and an answer may go on behind it.
+        behind = next((i for i in items[at + 1 :] if i.get("type") != "compaction"), None)
         if kind == "message":
             verdict.unless(item["role"] in ("user", "assistant", "system", "developer"), f"the role {item['role']!r}")
             content = item["content"]
@@ -160,6 +183,8 @@ def openai_responses(items: list[Json]) -> Verdict:
             verdict.unless(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", item["name"]), f"the name {item['name']!r}")
             verdict.unless(isinstance(item["arguments"], str), "arguments that are no string")
             made.append(item["call_id"])
+        elif kind == "compaction":
+            verdict.unless(isinstance(item["encrypted_content"], str), "a compaction item that was opened")
         elif kind == "mcp_approval_request":
             made.append(item["id"])
         elif kind in ("function_call_output", "mcp_approval_response"):
@@ -248,7 +273,8 @@ def pydantic_ai(messages: list[Json]) -> Verdict:
     for n, (kind, some) in enumerate(groupby(messages, key=lambda m: m["kind"])):
         parts = [p for m in some for p in m["parts"]]
         verdict.unless(parts, f"a {kind} without parts")
-        verdict.unless(n or kind == "request", "the first message is a response")
+        stands_for = bool(parts) and parts[0]["part_kind"] == "compaction"  # for a request, and all that came before
+        verdict.unless(n or kind == "request" or stands_for, "the first message is a response")
         if kind == "response":
             verdict.unless(not due, f"calls {due} without a return")
             due = [p["tool_call_id"] for p in parts if p["part_kind"] == "tool-call"]

@@ -289,9 +289,11 @@ def _every_record() -> list[Record]:
         _unfolds(store, unfolded)
         masked = store.session("one-line-each")
         _masks(masked)
+        adopted = store.session("compacted-elsewhere")
+        _adopts(adopted)
         return [
             *before, *session.read(), *fork.read(), *kept.read(), *rested, *rests.read(), *prompted.read(),
-            *unfolded.read(), *masked.read(),
+            *unfolded.read(), *masked.read(), *adopted.read(),
         ]  # fmt: skip
 
 
@@ -332,6 +334,18 @@ def _masks(session: onefold.Session) -> None:
     session.append({"role": "assistant", "content": None, "tool_calls": [call]})
     session.append({"role": "tool", "tool_call_id": "call-1", "content": "Lorem ipsum. " * 100})
     session.mask(4)
+
+
+def _adopts(session: onefold.Session) -> None:
+    """One that its provider compacted, and that went on."""
+    session.append([{"role": "user", "content": "Plan my garden."}, {"role": "assistant", "content": "Gladly."}])
+    sent = session.context()
+    block = {"type": "compaction", "content": "A garden is to be planned."}
+    answer = {"role": "assistant", "content": [block, {"type": "text", "text": "With a shed?"}]}
+    (number,) = session.append(answer, format="anthropic").numbers
+    session.adopt(number, origin=onefold.Origin("anthropic", model="large-model"), covers=sent)
+    session.append({"role": "user", "content": "Yes."})
+    session.undo()
 
 
 def _agent(store: onefold.Store, session: onefold.Session) -> None:

@@ -649,7 +649,7 @@ class Lives(RuleBasedStateMachine):
     def drafted(self, id: str) -> tuple[int, int, set[int]]:
         journal = self.store.journal
         seen = journal.backend.read(lambda tx: summaries.present(tx, id))
-        work = gather(journal, Past(id, seen.base.number, seen.head.cut - 1))
+        work = gather(journal, Past(id, seen.base.number, seen.head.cut - 1, seen.head.hidden))
         again = numbers_in(work.previous) | {r.number for r in work.messages}
         return summaries.drafted(journal, id, seen.head.number, by=None, spent=Spent()), seen.head.number, again
 

@@ -37,18 +37,18 @@ ERRORS = {
 }
 THINGS = {
     "Appended", "Compaction", "CompactResult", "Compactor", "Context", "Deleted", "Erased", "Fact", "Finding", "Holder",
-    "Limits", "Material", "Note", "OpenTurn", "Policy", "Record", "Report", "Segment", "Session", "SessionState",
-    "LabelEnd", "Spent", "Store", "Summarizer", "Summary", "SummaryDraft", "Turn", "extract", "open",
+    "LabelEnd", "Limits", "Material", "Note", "OpenTurn", "Origin", "Policy", "Record", "Report", "Segment",
+    "Session", "SessionState", "Spent", "Store", "Summarizer", "Summary", "SummaryDraft", "Turn", "extract", "open",
 }  # fmt: skip
 STORE = {
     "address", "backup", "close", "compactions", "delete", "finish", "forks", "incarnation", "resolve", "scrub",
     "session", "sessions", "verify", "walk",
 }  # fmt: skip
 SESSION = {
-    "alias", "aliases", "append", "cancel", "compact", "compactions", "context", "draft_summary", "erase", "facts",
-    "follow", "fork", "go_by", "head", "hidden", "holder", "keep", "limits", "mask", "note", "notes", "observe",
-    "open_turn", "pin", "pins", "queue", "read", "redo", "refold", "rewind", "segments", "state", "stop_turn", "take",
-    "take_draft", "turn", "undo", "unfold", "unpin",
+    "adopt", "alias", "aliases", "append", "cancel", "compact", "compactions", "context", "draft_summary", "erase",
+    "facts", "follow", "fork", "go_by", "head", "hidden", "holder", "keep", "limits", "mask", "note", "notes",
+    "observe", "open_turn", "pin", "pins", "queue", "read", "redo", "refold", "rewind", "segments", "state",
+    "stop_turn", "take", "take_draft", "turn", "undo", "unfold", "unpin",
 }  # fmt: skip
 TURN = {"append", "end", "id", "let_go", "number", "take"}
 CONTRACT = {
@@ -64,7 +64,7 @@ FIELDS = {
     onefold.CompactResult: ["id", "state", "changed", "joined", "applied", "cause", "segment"],
     onefold.Context: [
         "messages", "tokens", "segment", "numbers", "formats", "summary", "left_out", "last", "pinned", "notes",
-        "facts", "quotes", "prompt", "masked",
+        "facts", "quotes", "prompt", "masked", "origin", "item",
     ],
     onefold.Deleted: ["session", "records", "forks", "wiped", "remains"],
     onefold.Erased: ["session", "numbers", "summaries", "forks", "compaction", "wiped", "remains"],
@@ -78,7 +78,7 @@ FIELDS = {
     onefold.OpenTurn: ["id", "number", "owner", "holder", "since", "until"],
     onefold.Segment: [
         "number", "base", "cut", "source", "at", "compaction", "summary", "kept", "tokens_before", "tokens_after",
-        "hidden", "redo", "keeper", "unfolds", "masked", "origin",
+        "hidden", "redo", "keeper", "unfolds", "masked", "origin", "item", "adopted",
     ],
     onefold.SummaryDraft: ["session", "head", "number", "summary", "quotes", "present"],
     onefold.Summary: ["text", "cut_off", "by", "facts", "spent", "instead_of", "ends"],
@@ -171,7 +171,8 @@ def test_the_arguments_of_the_calls_that_everybody_makes() -> None:
     ]
     assert parameters(onefold.Store.session) == ["id", "*create", "*keeper"]
     assert parameters(session.append)[:3] == ["messages", "*key", "*format"]
-    assert parameters(session.context) == ["segment"]
+    assert parameters(session.context) == ["segment", "*origin"]
+    assert parameters(session.adopt)[-2:] == ["*origin", "*covers"]
     assert parameters(session.read) == ["start", "stop"]
     assert parameters(session.follow)[:1] == ["after"]
     assert parameters(session.compact)[:4] == ["summarizer", "*trigger", "*instructions", "*wait"]

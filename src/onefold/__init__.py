@@ -27,6 +27,7 @@ from onefold.errors import (
     TooLarge,
     TurnLost,
 )
+from onefold.journal.adoption import Origin
 from onefold.model import (
     Appended,
     Compaction,
@@ -75,6 +76,7 @@ __all__ = [
     "Note",
     "OnefoldError",
     "OpenTurn",
+    "Origin",
     "OutcomeUnknown",
     "Policy",
     "Record",

@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
 from onefold.compaction.context import Context
@@ -20,7 +21,8 @@ from onefold.compaction.limits import Gauge, Limits, Standing, Step, decide
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Summarizer
 from onefold.errors import Moved, NotNow, OnefoldError, TooLarge
-from onefold.journal import masks, view
+from onefold.journal import adoption, masks, view
+from onefold.journal.adoption import Origin
 from onefold.journal.bounds import grown
 from onefold.journal.contract import segment
 from onefold.journal.refusals import compacts
@@ -111,22 +113,25 @@ class Compactor:
     # ------------------------------------------------------------------ the six ways in
 
     def before_turn(
-        self, session: Session, *, model: str | None = None, usage: int | None = None, context: Context | None = None
-    ) -> Context:
+        self, session: Session, *, model: str | None = None, usage: int | None = None, context: Context | None = None,
+        origin: Origin | None = None,
+    ) -> Context:  # fmt: skip
         """What to send at the beginning of a turn: at the soft limit a summary is begun behind it, at the hard limit
         it is waited for.
 
         `usage` is how many tokens the input of the last call had as the provider says, cached ones included, and
-        `context` what that call was sent, if it is not what this handle was given last.
+        `context` what that call was sent, if it is not what this handle was given last. `origin` is whom it is for: an
+        item that this provider made, and that was adopted, stands in it.
         """
-        return self._run(self._before_turn(session, model, usage, context))
+        return self._run(self._before_turn(session, model, usage, context, origin=origin))
 
     def mid_turn(
-        self, session: Session, *, model: str | None = None, usage: int | None = None, context: Context | None = None
-    ) -> Context:
+        self, session: Session, *, model: str | None = None, usage: int | None = None, context: Context | None = None,
+        origin: Origin | None = None,
+    ) -> Context:  # fmt: skip
         """What to send next within a turn: from the segment the turn is on, as long as that fits, so that the
         provider's cache still knows how it begins; then from the newest."""
-        return self._run(self._mid_turn(session, model, usage, context))
+        return self._run(self._mid_turn(session, model, usage, context, origin=origin))
 
     def after_overflow(
         self,
@@ -135,9 +140,10 @@ class Compactor:
         *,
         model: str | None = None,
         context: Context | None = None,
+        origin: Origin | None = None,
     ) -> Context:
         """What to send after the provider refused a context for its size: a smaller one, or `TooLarge`."""
-        return self._run(self._after_overflow(session, error, model, context))
+        return self._run(self._after_overflow(session, error, model, context, origin=origin))
 
     def by_hand(self, session: Session, instructions: str | None = None) -> CompactResult:
         """Compacts because a person asks, whatever the size, and waits for it; passes the bounds on automatic ones."""
@@ -165,33 +171,37 @@ class Compactor:
     # ------------------------------------------------------------------ their rules
 
     def _before_turn(
-        self, session: Session, model: str | None, usage: int | None, context: Context | None
-    ) -> Rules[Context]:
+        self, session: Session, model: str | None, usage: int | None, context: Context | None, *,
+        origin: Origin | None = None,
+    ) -> Rules[Context]:  # fmt: skip
         self._ours(session)
         self._go_by(session, model)
         self._learn(session, model, usage, context)
-        return (yield from self._newest(session, model))
+        return (yield from self._newest(session, model, origin=origin))
 
     def _mid_turn(
-        self, session: Session, model: str | None, usage: int | None, context: Context | None
-    ) -> Rules[Context]:
+        self, session: Session, model: str | None, usage: int | None, context: Context | None, *,
+        origin: Origin | None = None,
+    ) -> Rules[Context]:  # fmt: skip
         self._ours(session)
         self._go_by(session, model)
         sent = self._learn(session, model, usage, context)
         if sent is not None and self._only_compacted_since(session, sent.segment):
-            stays = session.context(segment=sent.segment)
+            stays = session.context(sent.segment, origin=origin)
             if self._size(session, model, stays) <= self.policy.of(model).hard_tokens:
-                if self._due(state := session.state, model) and not self._masked(session, model):
+                if self._due(state := session.state, model) and not self._masked(session, model, origin=origin):
                     yield Ask(session, "threshold", wait=False, base=state.head)
                 return self._given(session, model, stays)
-        return (yield from self._newest(session, model, stays=True))
+        return (yield from self._newest(session, model, stays=True, origin=origin))
 
     def _after_overflow(
-        self, session: Session, error: BaseException | None, model: str | None, context: Context | None
-    ) -> Rules[Context]:
+        self, session: Session, error: BaseException | None, model: str | None, context: Context | None, *,
+        origin: Origin | None = None,
+    ) -> Rules[Context]:  # fmt: skip
         self._ours(session)
         # What a handle looked at last is what its agent sent, also if somebody compacted it since.
-        sent = self._last(session, model, context) or self._as_sent(session.context(session._measured), model)
+        measured = partial(session.context, session._measured, origin=origin)
+        sent = self._last(session, model, context) or self._as_sent(measured(), model)
         refused = sent.overflows + 1
         limits = self.policy.of(model)
         self._remember(session, model, self._gauge(session.id, model).overflowed(sent.estimated, window=limits.window))
@@ -202,7 +212,7 @@ class Compactor:
                     f"last one of about {sent.estimated:,} tokens: {error or 'it did not say why'}. Look at what is "
                     "sent beside the context, and at the limits of this model in the policy"
                 )
-            return (yield from self._fitting(session, model, "overflow", refused))
+            return (yield from self._fitting(session, model, "overflow", refused, origin=origin))
         except TooLarge as too_large:
             if session.state.open is None:  # no estimate is to blame, or none can be met: the next turn asks again
                 self._remember(session, model, Gauge())
@@ -258,16 +268,18 @@ class Compactor:
         cause = current.cause if current.state != "committed" else None
         return replace(result, state=current.state, cause=cause, changed=head != before.head, segment=head)
 
-    def _newest(self, session: Session, model: str | None, *, stays: bool = False) -> Rules[Context]:
+    def _newest(
+        self, session: Session, model: str | None, *, stays: bool = False, origin: Origin | None = None
+    ) -> Rules[Context]:
         """The cheapest step that is enough: nothing, a mask, a summary. Within a turn the agent `stays` on what it has
         as long as that fits, so that the provider's cache still knows it."""
-        context = session.context()
+        context = session.context(origin=origin)
         step = self._decide(session.id, model, self._size(session, model, context))
         if step == "wait":
-            return (yield from self._fitting(session, model, "limit"))
+            return (yield from self._fitting(session, model, "limit", origin=origin))
         if step == "prepare":
-            if self._masked(session, model, estimated=self._estimated(context)):
-                return self._given(session, model, context if stays else session.context())
+            if self._masked(session, model, context=context, origin=origin):
+                return self._given(session, model, context if stays else session.context(origin=origin))
             yield Ask(session, "threshold", wait=False, base=context.segment)
         return self._given(session, model, context)
 
@@ -277,11 +289,17 @@ class Compactor:
         was first in doing it."""
         return self._masked(session, model, full=full)
 
-    def _masked(self, session: Session, model: str | None, *, full: bool = False, estimated: int | None = None) -> bool:
-        if not (self.policy.enabled and self.policy.mask_tokens):
+    def _masked(
+        self, session: Session, model: str | None, *, full: bool = False, context: Context | None = None,
+        origin: Origin | None = None,
+    ) -> bool:  # fmt: skip
+        edits = origin is not None and origin.edits
+        if edits or not (self.policy.enabled and self.policy.mask_tokens):
             return False
         state, could = session._could_mask(self.policy)
-        size = state.tokens if estimated is None else estimated
+        size = state.tokens if context is None else self._estimated(context)
+        if context is not None and context.item:  # what that covers is not shown anyway
+            could = replace(could, masks=tuple(m for m in could.masks if m[0] in context.numbers))
         limits = self.limits_of(state, model) or self.policy.of(model)
         left = self._gauge(session.id, model).size(max(0, size - could.saves))
         if left > (limits.hard_tokens if full else limits.soft_tokens) or could.saves < size * LEAST_SAVED:
@@ -297,21 +315,24 @@ class Compactor:
             return False
         return True
 
-    def _fitting(self, session: Session, model: str | None, trigger: str, overflows: int = 0) -> Rules[Context]:
+    def _fitting(
+        self, session: Session, model: str | None, trigger: str, overflows: int = 0, *, origin: Origin | None = None
+    ) -> Rules[Context]:
         """A context under the hard limit, once there is one. What others tried and failed at, it tries once more."""
         # Where summaries were begun again and again and never made, this one is waited for to its end.
         given_up = session.state.paid >= self.policy.attempts
         ends = time.monotonic() + (max(self.policy.life, self.policy.wait) if given_up else self.policy.wait)
         hard = self.policy.of(model).hard_tokens
         result: CompactResult | None = None
-        if self._masked(session, model, full=True, estimated=self._estimated(session.context())):
-            context = session.context()
+        newest = partial(session.context, origin=origin)
+        if self._masked(session, model, full=True, context=newest(), origin=origin):
+            context = newest()
             if (size := self._size(session, model, context)) <= hard:
                 if self._decide(session.id, model, size) == "prepare":
                     yield Ask(session, "threshold", wait=False, base=context.segment)
                 return self._given(session, model, context, overflows)
         for left in range(self.policy.attempts, -1, -1):
-            context = session.context()
+            context = newest()
             if self._size(session, model, context) <= hard:
                 return self._given(session, model, context, overflows)
             others = result is not None and result.joined and result.state in ("failed", "skipped")
@@ -397,7 +418,18 @@ class Compactor:
         """Whether a summary is to be begun that nobody waits for."""
         limits = self.limits_of(state, model) or self.policy.of(model)
         size = min(self._gauge(state.id, model).size(state.tokens), limits.hard_tokens)
-        return self._full(state, model) and decide(size, limits, self._standing(state.id)) == "prepare"
+        if not self._full(state, model) or self._provided(state):
+            return False
+        return decide(size, limits, self._standing(state.id)) == "prepare"
+
+    def _provided(self, state: SessionState) -> bool:
+        """Whether its agent has a provider's item in place of the plain text: then it says itself what is too much."""
+
+        def look(tx: Transaction) -> bool:
+            head = tx.segment(state.id, state.head)
+            return head is not None and adoption.in_force(tx, state.id, head) is not None
+
+        return self._store.journal.backend.read(look)
 
     def limits_of(self, state: SessionState, model: str | None = None) -> Limits | None:
         """What a session's agent goes by: as its own record says, else as this policy does; None if neither says."""

@@ -147,7 +147,7 @@ class Segment:
     impossible to write down."""
     cut: int
     """The first record that stays verbatim."""
-    source: Literal["created", "compaction", "masked", "restored", "forked", "erased", "observed", "kept"]
+    source: Literal["created", "compaction", "provider", "masked", "restored", "forked", "erased", "observed", "kept"]
     at: float
     compaction: str | None = None
     summary: int | None = None
@@ -168,6 +168,10 @@ class Segment:
     """Tool results that are shown as one line, each with the tokens that saves. What is pinned is shown whole."""
     origin: int | None = None
     """Of a segment that only masks: the newest one before it that does more. What holds of that one holds of this."""
+    item: int | None = None
+    """The segment that adopted a provider's item, while a context may have that: its own number, or an older one."""
+    adopted: tuple[tuple[int, int], ...] = ()
+    """Messages that a plain context shows without the provider's item in them, each with the tokens that saves."""
 
 
 @dataclass(frozen=True, slots=True)

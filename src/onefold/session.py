@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, MutableSet, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSet, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import get_args
 
 from onefold.compaction import resummary
+from onefold.compaction.adoption import adopt
 from onefold.compaction.context import Boundary, Context, boundary, render
 from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
@@ -17,6 +18,7 @@ from onefold.compaction.run import Call, Runner, compact, whoami
 from onefold.compaction.summarizers import Summarizer, extract
 from onefold.errors import InvalidMessage, Moved, OnefoldError, TooLarge
 from onefold.journal import history, marks, masks, privacy, turns, view
+from onefold.journal.adoption import Origin
 from onefold.journal.contract import Journal
 from onefold.journal.masks import LARGE, Choice
 from onefold.journal.refusals import check_name
@@ -142,12 +144,16 @@ class Session:
         """Records after a number, live, from this and other processes, without a gap or a repeat."""
         return self._journal.follow(self.id, after, incarnation=incarnation, idle=idle)
 
-    def context(self, segment: int | None = None) -> Context:
-        """What to send to a model now; or what an older segment would send."""
+    def context(self, segment: int | None = None, *, origin: Origin | None = None) -> Context:
+        """What to send to a model now; or what an older segment would send.
+
+        With the `origin` of a provider's item that was adopted and is in force, it has that item in place of what it
+        covers. For anybody else it is plain.
+        """
 
         def look(tx: Transaction) -> tuple[Boundary, list[Record], int, str | None]:
             state = view.known(tx, self.id)
-            begins = boundary(tx, self.id, segment or state.head, state.last + 1)
+            begins = boundary(tx, self.id, segment or state.head, state.last + 1, origin)
             tail = view.messages(tx, self.id, begins.segment.cut, state.last + 1, begins.segment.hidden)
             live = tx.record(self.id, state.turn) if state.turn else None
             return begins, tail, state.last, live.turn if live is not None else None
@@ -347,6 +353,23 @@ class Session:
         chosen = numbers or [n for n, _ in could.masks]
         opened = masks.mask(self._journal, self.id, chosen, expect_head=could.head, actor=self._agent, by_hand=True)
         self._measured = opened.number
+        return opened
+
+    def adopt(self, *window: int, origin: Origin, covers: Context | Iterable[int]) -> Segment:
+        """Takes a compaction that the provider made for a boundary of this session, by the number of the message that
+        has its item; where more came back with it, by the numbers of all of them. No model is asked.
+
+        `covers` is what was sent when it was made: the context, or numbers of messages; what it does not cover stays.
+        `context(origin=…)` has the item from then on. Any other context has its text as a summary, or, where that is
+        sealed, the boundary from before. `unfold` takes it back. Said again, nothing is written.
+        """
+        nobody_else = self._journal.backend.read(self._sees_the_same)
+        opened = adopt(
+            self._journal, self.id, window, origin=origin, covers=covers, policy=self._policy, actor=self._agent
+        )
+        self._measured = opened.number
+        if nobody_else:
+            self._saw = opened.number
         return opened
 
     def _could_mask(self, policy: Policy) -> tuple[SessionState, Choice]:

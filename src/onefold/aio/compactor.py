@@ -15,6 +15,7 @@ from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Summarizer
 from onefold.compactor import Ask, Rules, T, advance
 from onefold.errors import OnefoldError
+from onefold.journal.adoption import Origin
 from onefold.model import CompactResult, SessionState
 
 
@@ -36,14 +37,16 @@ class Compactor:
         self.policy = self._rules.policy
 
     async def before_turn(
-        self, session: Session, *, model: str | None = None, usage: int | None = None, context: Context | None = None
-    ) -> Context:
-        return await self._run(self._rules._before_turn(session._session, model, usage, context))
+        self, session: Session, *, model: str | None = None, usage: int | None = None, context: Context | None = None,
+        origin: Origin | None = None,
+    ) -> Context:  # fmt: skip
+        return await self._run(self._rules._before_turn(session._session, model, usage, context, origin=origin))
 
     async def mid_turn(
-        self, session: Session, *, model: str | None = None, usage: int | None = None, context: Context | None = None
-    ) -> Context:
-        return await self._run(self._rules._mid_turn(session._session, model, usage, context))
+        self, session: Session, *, model: str | None = None, usage: int | None = None, context: Context | None = None,
+        origin: Origin | None = None,
+    ) -> Context:  # fmt: skip
+        return await self._run(self._rules._mid_turn(session._session, model, usage, context, origin=origin))
 
     async def after_overflow(
         self,
@@ -52,8 +55,9 @@ class Compactor:
         *,
         model: str | None = None,
         context: Context | None = None,
+        origin: Origin | None = None,
     ) -> Context:
-        return await self._run(self._rules._after_overflow(session._session, error, model, context))
+        return await self._run(self._rules._after_overflow(session._session, error, model, context, origin=origin))
 
     async def by_hand(self, session: Session, instructions: str | None = None) -> CompactResult:
         return await self._run(self._rules._by_hand(session._session, instructions))

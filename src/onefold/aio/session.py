@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, MutableSet, Sequence
+from collections.abc import AsyncIterator, Iterable, MutableSet, Sequence
 from functools import partial
 
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -18,6 +18,7 @@ from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
 from onefold.compaction.resummary import SummaryDraft
 from onefold.compaction.summarizers import Summarizer, extract
+from onefold.journal.adoption import Origin
 from onefold.model import (
     MANUAL,
     Appended,
@@ -92,8 +93,8 @@ class Session:
         backend = self._session._journal.backend
         return Following(self._bell, backend, self.id, after, incarnation=incarnation, idle=idle)
 
-    async def context(self, segment: int | None = None) -> Context:
-        return await in_thread(partial(self._session.context, segment))
+    async def context(self, segment: int | None = None, *, origin: Origin | None = None) -> Context:
+        return await in_thread(partial(self._session.context, segment, origin=origin))
 
     async def compact(
         self,
@@ -231,6 +232,9 @@ class Session:
 
     async def take_draft(self, draft: SummaryDraft) -> Segment:
         return await in_thread(partial(self._session.take_draft, draft))
+
+    async def adopt(self, *window: int, origin: Origin, covers: Context | Iterable[int]) -> Segment:
+        return await in_thread(partial(self._session.adopt, *window, origin=origin, covers=covers))
 
     async def unfold(self, segment: int | None = None) -> Segment:
         return await in_thread(partial(self._session.unfold, segment))

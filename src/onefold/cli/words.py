@@ -126,6 +126,10 @@ def _segment(record: Record, body: Json) -> str:
     match body["source"]:
         case "restored":
             return f"{_restored(record, body)}, verbatim from #{body['cut']} on{kept}; {sizes}"
+        case "provider":
+            adopts = body["adopts"]
+            sealed = ", sealed" if adopts["sealed"] else ""
+            return f"a compaction of {adopts['origin']['provider']}'s adopted: #{adopts['window'][-1]}{sealed}; {sizes}"
         case "masked":
             many = len(body.get("masks", ()))
             return f"{count(many, 'tool result')} shown as one line each; {sizes}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import NamedTuple
 
 from onefold.errors import OnefoldError
-from onefold.journal import front, view
+from onefold.journal import adoption, front, quotes, view
+from onefold.journal.adoption import Adopted, Origin
 from onefold.journal.front import Since
 from onefold.journal.quotes import NOTHING, Quoting
 from onefold.journal.seam import Transaction
@@ -18,6 +19,7 @@ from onefold.messages.codecs import OPENAI_CHAT, PLAIN, estimate, no_results
 from onefold.messages.frame import EARLIER, PINNED, PINNED_END, framed, noted, stated
 from onefold.messages.groups import LEADING, group
 from onefold.messages.mask import masked
+from onefold.messages.provider_item import without
 from onefold.messages.quotation import Quotation
 from onefold.messages.said import AGENT, ANSWERS, Sealed, Text, Thought
 from onefold.model import MESSAGE, Fact, Json, Note, Record, Segment
@@ -59,6 +61,10 @@ class Context:
     """The system and developer messages that stand first: those in force when the segment began."""
     masked: tuple[int, ...] = ()
     """Tool results that are shown as one line. The journal has them whole."""
+    origin: Origin | None = None
+    """Whose item stands in it, if one does. It is for nobody else."""
+    item: tuple[int, ...] = ()
+    """The messages in which a provider compacted what came before, as it gave them back."""
 
     def to(self, format: str) -> list[Json]:
         """The same messages in another provider's format."""
@@ -90,15 +96,25 @@ class Boundary:
     """What was marked since the segment began."""
     brought: Mapping[int, Record] = field(default_factory=dict)
     """Messages from before the cut that were pinned since."""
+    adopted: Adopted | None = None
+    """The provider's item that stands for what came before, for a caller that named its origin."""
+    window: tuple[Record, ...] = ()
+    edits: bool = False
+    """Whether the provider clears old results itself."""
 
 
-def boundary(tx: Transaction, session: str, number: int, stop: int) -> Boundary:
-    """Reads the boundary of one segment, with what stands in every context by the records before `stop`."""
+def boundary(tx: Transaction, session: str, number: int, stop: int, origin: Origin | None = None) -> Boundary:
+    """Reads the boundary of one segment, with what stands in every context by the records before `stop`. For a caller
+    that names the origin of the item which is in force, that is the boundary."""
     segment = view.segment(tx, session, number)
     if segment is None:
         known = ", ".join(str(s.number) for s in tx.segments(session)[-5:])
         raise OnefoldError(f"session {session!r} has no segment {number}; its newest are {known or 'none'}")
-    told = view.told(tx, session, segment)
+    adopted = None if origin is None else adoption.in_force(tx, session, segment)
+    adopted = adopted if adopted is not None and adopted.origin == origin else None
+    if adopted is not None:
+        segment = replace(segment, cut=adopted.cut, kept=adopted.kept)
+    told = view.told(tx, session, segment) if adopted is None else None
     carried = view.facts(told)
     begins = front.of(tx, session, segment, stop)
     opening, prompt = begins.opening, begins.opening.prompt
@@ -107,8 +123,11 @@ def boundary(tx: Transaction, session: str, number: int, stop: int) -> Boundary:
         found = (view.record(tx, session, n) for n in numbers)
         return tuple(r for r in found if r is not None and r.kind == MESSAGE)
 
+    window = adopted.window if adopted is not None else ()
     by_name = [n for n in opening.by_name(segment.kept, segment.cut) if n not in prompt]
-    pinned = [n for n in sorted(opening.pinned) if n < segment.cut and n not in by_name and n not in prompt]
+    there = {*by_name, *prompt, *window}
+    pinned = [n for n in sorted(opening.pinned) if n < segment.cut and n not in there]
+    said = quotes.as_record(adopted.quotes) if adopted is not None else told
     return Boundary(
         segment,
         None if told is None else str(told["summary"]),
@@ -117,12 +136,15 @@ def boundary(tx: Transaction, session: str, number: int, stop: int) -> Boundary:
         opening,
         view.holding(carried, begins.now, segment.hidden),
         carried,
-        view.quoting(tx, session, told, segment.kept),
+        view.quoting(tx, session, said, segment.kept),
         told is None or "quotes" in told,
         read(prompt),
         begins.now,
         begins.since,
         {r.number: r for r in read(n for one in begins.since for n in one.brings)},
+        adopted,
+        read(window),
+        origin is not None and origin.edits,
     )
 
 
@@ -131,10 +153,12 @@ def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None
 
     What stands before the tail is as it was when the segment began: within it, a context only grows at its end. What
     was noted or pinned since stands at its own place. `live` is the turn that is open: calls that another one left
-    without a result will get none.
+    without a result will get none. A provider's item is told otherwise, see `_provided`.
     """
+    if begins.adopted is not None:
+        return _provided(begins, begins.adopted, tail, last, live)
     segment, opening, now = begins.segment, begins.standing, begins.now or begins.standing
-    telling = _Telling(segment, {number for number, _ in segment.masked}.difference(opening.pinned))
+    telling = _Telling(segment, _masks(begins))
     prompt = telling.verbatim(begins.prompt)
     shown = [r for r in tail if r.number not in opening.replaced and r.number not in opening.prompt]
     # No call waits that is pinned or kept: one without a result here was given up. What is kept of a pinned call
@@ -183,6 +207,58 @@ def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None
     )
 
 
+def _provided(begins: Boundary, adopted: Adopted, tail: Sequence[Record], last: int, live: str | None) -> Context:
+    """The prompt, the window as the provider gave it, and what it does not cover; with quotes and notes in one text.
+
+    That text stands right behind a sealed window. Where the item can be read, its provider may check the reasoning that
+    follows it, so there it stands behind what was there when the item was adopted, and nothing of that is changed.
+    """
+    segment, opening, now = begins.segment, begins.standing, begins.now or begins.standing
+    as_given = segment.number == adopted.segment and not adopted.kept
+    telling = _Telling(segment, _masks(begins), whole=adopted.window, old=0 if as_given else None)
+    prompt = [] if any(map(_leads, begins.window)) else telling.verbatim(begins.prompt)
+    apart = {*opening.replaced, *opening.prompt, *adopted.window}
+    rest = [*begins.kept, *(r for r in tail if r.number not in apart)]
+    over = {r.number for r in (*begins.window, *rest) if r.turn is not None and r.turn != live}
+    texts = [begins.quoting.text, noted(opening.notes) if opening.notes else ""]
+    beside = [_text(0, "\n\n".join(filter(None, texts)))] if any(texts) else []
+    if pins := telling.over(begins.pinned):
+        beside = [_line(PINNED), *pins, _line(PINNED_END), *beside]
+    placed = _placed(begins, telling)
+    if adopted.sealed and not any(_calls(r) for r in begins.window):
+        parts = [*telling.verbatim(begins.window), *beside, *telling.tail(rest, over, placed)]
+    else:
+        slot = {adopted.segment: beside} if beside else {}
+        parts = telling.tail([*begins.window, *rest], over, slot | placed)
+    parts = [*prompt, *parts]
+    replaced = {r.number for r in tail if r.number in opening.replaced}
+    brought = [n for one in begins.since for n in one.brings if n in begins.brought]
+    return Context(
+        messages=[p.body for p in parts],
+        tokens=sum(p.tokens for p in parts),
+        segment=segment.number,
+        numbers=tuple(p.number for p in parts),
+        formats=tuple(p.format for p in parts),
+        summary=None,
+        left_out=tuple(sorted(telling.left_out | replaced)),
+        last=last,
+        pinned=(*(r.number for r in begins.pinned), *dict.fromkeys(brought)),
+        notes=now.notes,
+        facts=begins.quoting.facts,
+        quotes=begins.quoting.shown,
+        prompt=tuple(p.number for p in prompt),
+        masked=tuple(sorted(telling.masked - telling.left_out)),
+        origin=adopted.origin,
+        item=adopted.window,
+    )
+
+
+def _masks(begins: Boundary) -> Set[int]:
+    """What is shown as one line: nothing, where the provider clears old results itself."""
+    masks = () if begins.edits else begins.segment.masked
+    return {number for number, _ in masks}.difference(begins.standing.pinned)
+
+
 class _Part(NamedTuple):
     number: int
     body: Json
@@ -196,12 +272,15 @@ class _Telling:
 
     Reasoning of messages from before the segment is left out, all of it: it was thought with something else before it,
     and a provider that checks that refuses it, or what is left if some is missing. An agent that keeps its session
-    itself has what it has.
+    itself has what it has. What a provider made of the past stands in no message but in those that are told `whole`.
     """
 
-    def __init__(self, segment: Segment, masks: Set[int] = frozenset()) -> None:
-        self._old = segment.number if segment.keeper == "onefold" else 0
+    def __init__(
+        self, segment: Segment, masks: Set[int], *, whole: Iterable[int] = (), old: int | None = None
+    ) -> None:  # fmt: skip
+        self._old = (segment.number if segment.keeper == "onefold" else 0) if old is None else old
         self._masks = masks
+        self._items = {number for number, _ in segment.adopted}.difference(whole)
         self.left_out: set[int] = set()
         self.masked: set[int] = set()
 
@@ -237,7 +316,8 @@ class _Telling:
                 continue
             lost = record.number < self._old if role == "reasoning" else lost
             how, body = codec(record.format or PLAIN), record.body
-            left = how.unthought(body) if record.number < self._old else body
+            left = without(record.format, body) if record.number in self._items else body
+            left = how.unthought(left) if left is not None and record.number < self._old else left
             if left is not None and lost:
                 left = how.adrift(left)
             if left is None:
@@ -263,7 +343,7 @@ class _Telling:
         for number in sorted(owner):
             follows.setdefault(owner[number], []).append(number)
         order: list[int] = []
-        for number in sorted((*by_number, *since)):
+        for number in _merged([r.number for r in messages], sorted(since)):
             following = [] if number in owner or number in grouped.orphans else [number]
             while following:
                 order.append(following.pop(0))
@@ -289,6 +369,16 @@ class _Telling:
                 for call in (by_number[n] for n in lacks.members):
                     parts += _no_results(call, [id for id in _calls(call) if id in lacks.waiting], why)
         return parts
+
+
+def _merged(messages: Sequence[int], marks: Sequence[int]) -> Iterator[int]:
+    """Messages as they are given, and each mark before the first that is newer."""
+    left = [*reversed(marks)]
+    for number in messages:
+        while left and left[-1] < number:
+            yield left.pop()
+        yield number
+    yield from reversed(left)
 
 
 def _placed(begins: Boundary, telling: _Telling) -> dict[int, list[_Part]]:
@@ -346,15 +436,15 @@ def _silent(format: str, body: Json) -> bool:
 
 
 def _without_end(order: Sequence[int], by_number: dict[int, Record]) -> frozenset[int]:
-    """Reasoning that nothing of the same answer follows."""
+    """Reasoning that nothing of the same answer follows. What a provider compacted is no answer."""
     found: set[int] = set()
     goes_on = False
     for number in reversed(order):
-        header = by_number[number].header
+        header, body = by_number[number].header, by_number[number].body
         role = header.role if header is not None else ""
         if role == "reasoning" and not goes_on:
             found.add(number)
-        else:
+        elif not (isinstance(body, dict) and str(body.get("type")).startswith("compaction")):
             goes_on = role in ANSWERS
     return frozenset(found)
 

@@ -69,7 +69,7 @@ def draft(
         raise CompactionDisabled(f"session {session!r}: compaction is switched off by this program's policy")
 
     seen = journal.backend.read(partial(_present, session))
-    work = gather(journal, Past(session, seen.base.number, seen.head.cut - 1))
+    work = gather(journal, Past(session, seen.base.number, seen.head.cut - 1, seen.head.hidden))
     planned = Plan(seen.head.cut, seen.head.kept)
 
     def count(by: str | None, spent: Spent, refusal: str | None = None) -> int:

@@ -20,6 +20,7 @@ from onefold.journal.quotes import Quoting
 from onefold.journal.seam import Heading, Transaction
 from onefold.journal.view import Standing, known
 from onefold.messages.groups import Numbered
+from onefold.messages.provider_item import without
 from onefold.model import ASKING, Claim, Fact, Ranges, Record, Segment
 
 _PAGE = 20
@@ -97,6 +98,8 @@ class Past(NamedTuple):
     session: str
     base: int
     upto: int
+    hidden: Ranges
+    """What is not in view now: it may be more than what was not when the boundary was made."""
     turn: int = 0
 
 
@@ -106,7 +109,8 @@ def gather(journal: Journal, claim: Claim | Past, pause: Callable[[], object] = 
     read."""
     state = journal.state(claim.session)
     base = journal.backend.read(lambda tx: boundary(tx, claim.session, claim.base, state.last + 1))
-    hidden, stands = base.segment.hidden, base.now or base.standing
+    hidden = claim.hidden if isinstance(claim, Past) else base.segment.hidden
+    stands = base.now or base.standing
     before = (r for r in (*base.prompt, *base.kept) if r.number < base.segment.cut)
     kept = tuple(sorted(before, key=lambda r: r.number))
     messages: list[Record] = []
@@ -115,6 +119,7 @@ def gather(journal: Journal, claim: Claim | Past, pause: Callable[[], object] = 
             pause()
         stop = min(start + _PAGE, claim.upto + 1)
         messages += journal.backend.read(partial(_messages, claim.session, start, stop, hidden))
+    messages = _plain(messages, base.segment)
     return Work(
         previous=base.summary,
         facts=base.facts,
@@ -183,6 +188,13 @@ def _messages(session: str, start: int, stop: int, hidden: Ranges, tx: Transacti
     return view.messages(tx, session, start, stop, hidden)
 
 
+def _plain(messages: list[Record], segment: Segment) -> list[Record]:
+    """Messages without the provider's items in them that were adopted: what those cover is read, or told already."""
+    items = {number for number, _ in segment.adopted}
+    told = [r._replace(body=without(r.format, r.body)) if r.number in items else r for r in messages]
+    return [r for r in told if r.body is not None]
+
+
 def _size(session: str, base: Segment, tx: Transaction) -> int:
     return view.tokens(tx, session, 1, base.cut, base.hidden)
 
@@ -212,7 +224,9 @@ def _asks(record: Said) -> bool:
 
 
 def _shown_short(segment: Segment, opening: Standing) -> dict[int, int]:
-    return {number: saves for number, saves in segment.masked if number not in opening.pinned}
+    """What is shown with fewer words, and the tokens that saves."""
+    masks = {number: saves for number, saves in segment.masked if number not in opening.pinned}
+    return masks | dict(segment.adopted)
 
 
 def _numbered(records: Sequence[Said], masked: Mapping[int, int]) -> list[Numbered]:

@@ -69,6 +69,7 @@ def segment(row: Any) -> Segment:
             number, base or None, cut, source, at, compaction, summary, names, before, after, hidden,
             more.get("redo"), more.get("keeper", "onefold"), tuple(more.get("unfolds", ())),
             tuple((number, saves) for number, saves in more.get("masked", ())), more.get("origin"),
+            more.get("item"), tuple((number, saves) for number, saves in more.get("adopted", ())),
         )  # fmt: skip
     except (ValueError, TypeError, AttributeError) as error:
         raise StoreDamaged(f"the row of segment {number} makes no sense; run `onefold verify --fix`") from error
@@ -77,7 +78,8 @@ def segment(row: Any) -> Segment:
 def rest_of(s: Segment) -> str:
     more = {
         "hidden": [list(r) for r in s.hidden], "redo": s.redo, "keeper": s.keeper, "unfolds": list(s.unfolds),
-        "masked": [list(m) for m in s.masked], "origin": s.origin,
+        "masked": [list(m) for m in s.masked], "origin": s.origin, "item": s.item,
+        "adopted": [list(m) for m in s.adopted],
     }  # fmt: skip
     return encode({name: value for name, value in more.items() if value not in ([], None, "onefold")})
 

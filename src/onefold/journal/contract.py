@@ -21,7 +21,7 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 
 from onefold.errors import (
@@ -397,7 +397,7 @@ class Journal:
                     CommitRefused, claim, f"not all it keeps, {list(kept)}, are messages in view before its cut"
                 )
             quoted = view.check_quotes(tx, claim, quotes, at, hidden=base.hidden, kept=kept)
-            like = replace(base, cut=at, kept=tuple(kept), masked=tuple(m for m in base.masked if m[0] >= at))
+            like = view.cut_at(base, at, kept)
             moved = boundary(like, state, source="compaction", compaction=current.id, **told(made, quotes))
             moved["tokens_after"] = view.size(tx, claim.session, like, state.last, told=moved, quoted=quoted)
             done = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2, **paid(made.spent)}

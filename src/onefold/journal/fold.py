@@ -136,6 +136,8 @@ def segment(record: Record) -> Segment:
         unfolds=tuple(body.get("unfolds", ())),
         masked=tuple((number, saves) for number, saves in body.get("masked", ())),
         origin=body.get("origin"),
+        item=record.number if "adopts" in body else body.get("item"),
+        adopted=tuple((number, saves) for number, saves in body.get("adopted", ())),
     )
 
 
@@ -147,6 +149,8 @@ def boundary(like: Segment, state: SessionState, **other: Json) -> dict[str, Jso
         "kept": list(like.kept),
         "hidden": [list(r) for r in like.hidden],
         "masked": [list(m) for m in like.masked],
+        "item": like.item,
+        "adopted": [list(m) for m in like.adopted],
         "keeper": like.keeper,
         "tokens_before": state.tokens,
         "tokens_after": state.tokens,
@@ -154,6 +158,7 @@ def boundary(like: Segment, state: SessionState, **other: Json) -> dict[str, Jso
     }
     usual: dict[str, Json] = {
         "hidden": [], "masked": [], "keeper": "onefold", "redo": None, "summary_of": None, "unfolds": [],
+        "item": None, "adopted": [],
     }  # fmt: skip
     return {name: value for name, value in body.items() if name not in usual or value != usual[name]}
 

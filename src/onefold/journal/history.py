@@ -14,7 +14,7 @@ from dataclasses import replace
 from shlex import quote
 
 from onefold.errors import Moved, OnefoldError, StoreDamaged, TooLarge
-from onefold.journal import fold, masks, view
+from onefold.journal import adoption, fold, masks, view
 from onefold.journal.contract import Journal, segment
 from onefold.journal.fold import boundary
 from onefold.journal.refusals import check_name, conflict, known_word
@@ -42,6 +42,8 @@ from onefold.model import (
     SessionState,
 )
 
+FOLDS = ("compaction", "provider")
+"""Sources of segments that stand for what came before: what a summarizer wrote, and what a provider made."""
 _PAGE = 500
 _LOOKED_AT = 20_000
 
@@ -171,6 +173,12 @@ def unfold(
         mask = None if fold is None else view.segment(tx, session, fold)
         if mask is not None and mask.source == "masked":
             return _fits(tx, session, _unmask(journal, tx, state, mask, actor=actor), most)
+        if mask is not None and mask.item == mask.number == head.item != head.summary:  # sealed: its boundary is older
+            plain = replace(head, item=None)
+            return _open(
+                journal, tx, state, plain, head.hidden, actor=actor, restored=head.number, redo=_redo(tx, state, head),
+                unfolds=[mask.number],
+            )  # fmt: skip
         folds: list[int] = []
         for made in in_force(tx, session, head):
             folds.append(made.number)
@@ -200,9 +208,9 @@ def refold(
         head = _kept_here(tx, state)
         found = view.segments(tx, session, state.last + 1) if fold is None else [view.segment(tx, session, fold)]
         for made in found:
-            if made is None or made.source != "compaction":
+            if made is None or made.source not in FOLDS:
                 continue
-            again = made.cut > head.cut or _made_of(tx, session, made, head)
+            again = made.cut > head.cut or _sealed(made, head) or _made_of(tx, session, made, head)
             fits = again and view.same_before(tx, session, made.cut, made.hidden, head.hidden)
             if fits and not _erased(tx, session, made):
                 return _refold(journal, tx, state, head, made, actor=actor, redo=_redo(tx, state, head))
@@ -373,7 +381,7 @@ def in_force(tx: Transaction, session: str, of: Segment) -> Iterator[Segment]:
     base: Segment | None = of
     while base is not None and base.summary is not None:
         made = view.segment(tx, session, base.summary)
-        if made is None or made.source != "compaction":
+        if made is None or made.source not in FOLDS:
             return
         yield made
         base = None if made.base is None else view.segment(tx, session, made.base)
@@ -407,6 +415,11 @@ def _unmask(journal: Journal, tx: Transaction, state: SessionState, mask: Segmen
         journal, tx, state, head, head.hidden, actor=actor, restored=head.number, redo=_redo(tx, state, head),
         unfolds=[mask.number], masked=stay,
     )  # fmt: skip
+
+
+def _sealed(made: Segment, head: Segment) -> bool:
+    """Whether a segment adopted what cannot be read, on the boundary that is in force."""
+    return made.source == "provider" and made.summary != made.number and made.summary == head.summary and not head.item
 
 
 def _fits(tx: Transaction, session: str, opened: Segment, most: int | None) -> Segment:
@@ -474,6 +487,9 @@ def _rewind(
     state = close(journal, tx, state, "cancelled", "the session was rewound", actor=actor, stays=to)
     hidden = view.joined(tx, state.id, view.hide(head.hidden, (to + 1, state.last)))
     fits = newest(tx, state, hidden)
+    if adoption.beyond(tx, state.id, fits, to):
+        there = view.segment_at(tx, state.id, to)
+        fits = replace(fits, item=None if there is None else there.item)
     return _open(journal, tx, state, fits, hidden, actor=actor, restored=fits.number, redo=state.head, since=to + 1)
 
 
@@ -493,7 +509,8 @@ def _open(
     head = segment(tx, state.id, state.head)
     stay = view.united(like.masked, head.masked) if masked is None else masked
     stay = tuple(m for m in stay if m[0] >= like.cut and not view.is_hidden(hidden, m[0]))
-    like = replace(like, hidden=hidden, masked=stay, keeper=head.keeper)
+    items = tuple(m for m in view.united(like.adopted, head.adopted) if not view.is_hidden(hidden, m[0]))
+    like = replace(like, hidden=hidden, masked=stay, adopted=items, keeper=head.keeper)
     usual: dict[str, Json] = {
         "source": "restored",
         "summary_of": like.summary,

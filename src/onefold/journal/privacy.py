@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from onefold.errors import OnefoldError, SessionNotFound
-from onefold.journal import beside, front, view
+from onefold.journal import adoption, beside, front, view
 from onefold.journal.contract import Journal, segment
 from onefold.journal.fold import boundary
 from onefold.journal.history import newest
@@ -72,6 +72,8 @@ class _Done:
     numbers: tuple[int, ...]
     summaries: tuple[int, ...]
     compaction: str | None
+    items: tuple[int, ...] = ()
+    """Messages that went because a provider's item in them covered what was to go."""
 
 
 def erase(
@@ -95,7 +97,7 @@ def erase(
         return _forget(journal, tx, state, _Gone(_each(said), others, first, actor)), said, copies, first
 
     done, said, copies, first = journal.backend.write(session, work)
-    gone = _Gone(_each(said), first=first, actor=actor)
+    gone = _Gone(view.hide(_each(said), *_each(done.items)), first=first, actor=actor)
     forks = tuple(_forget_in_forks(journal, session, gone, min({*copies, *done.numbers})))
     remains = _clean(journal, (session, *forks), remove_copies)
     return Erased(session, done.numbers, done.summaries, forks, done.compaction, not remains, remains)
@@ -152,10 +154,10 @@ def _forget_in_forks(journal: Journal, session: str, gone: _Gone, first: int) ->
             said = tuple((a, min(b, past)) for a, b in gone.said if a <= past)
             its = replace(gone, said=said, first=gone.first if gone.first <= past else 0)
             try:
-                journal.backend.write(child.id, _in_a_fork(journal, child.id, its))
+                done = journal.backend.write(child.id, _in_a_fork(journal, child.id, its))
             except SessionNotFound:
                 continue  # deleted since, and its forks lost their past with it
-            parents.append((child.id, its))
+            parents.append((child.id, replace(its, said=view.hide(its.said, *_each(done.items)))))
             yield child.id
 
 
@@ -170,6 +172,8 @@ def _in_a_fork(journal: Journal, session: str, gone: _Gone) -> Callable[[Transac
 def _forget(journal: Journal, tx: Transaction, state: SessionState, gone: _Gone) -> _Done:
     """Tombstones for what is this session's own; no summary or note that comes from any of it; a new segment."""
     head = segment(tx, state.id, state.head)
+    items = adoption.windows(tx, state, gone.said)  # what a provider made of it goes with it
+    gone = replace(gone, said=view.hide(gone.said, *_each(items)))
     ranges, actor = gone.said, gone.actor
     hidden = view.hide(head.hidden, *ranges)
     own = [n for a, b in ranges for n in range(max(a, state.forked_at + 1), b + 1)]
@@ -197,15 +201,18 @@ def _forget(journal: Journal, tx: Transaction, state: SessionState, gone: _Gone)
         told["causes"] = [r.number for r in causes]
     state = journal.add(tx, state, journal.draft(ERASED, told, actor=actor))
     fits = newest(tx, state, hidden)
-    masks = tuple(m for m in view.united(fits.masked, head.masked) if not view.is_hidden(hidden, m[0]))
-    fits = replace(fits, hidden=hidden, keeper=head.keeper, masked=masks)
+    masks, adopted = (
+        tuple(m for m in view.united(*some) if not view.is_hidden(hidden, m[0]))
+        for some in ((fits.masked, head.masked), (fits.adopted, head.adopted))
+    )
+    fits = replace(fits, hidden=hidden, keeper=head.keeper, masked=masks, adopted=adopted)
     size = view.size(tx, state.id, fits, state.last, told=view.told(tx, state.id, fits))
     body = boundary(fits, state, source="erased", summary_of=fits.summary, tokens_after=size)
     state = journal.open_segment(tx, state, body)
     if (was_open or fits.summary != head.summary) and compacts(tx, state) and head.keeper == "onefold":
         state = journal.ask(tx, state, "erase", actor=actor)
     tx.put_session(state)
-    return _Done(numbers, summaries, state.open)
+    return _Done(numbers, summaries, state.open, tuple(items))
 
 
 def _tombstone(journal: Journal, tx: Transaction, state: SessionState, record: Record) -> SessionState:
@@ -321,11 +328,14 @@ def _telling(tx: Transaction, state: SessionState, some: Segment, gone: _Gone) -
     agent told of its own. Nobody here knows what an agent has read, so that one covers all that stands before it."""
     own = some.summary == some.number and _covers(some, gone.said)
     agents = some.source == "observed" and 0 < gone.first < some.number
-    if not own and not agents:
+    adopts = some.item == some.number
+    if not own and not agents and not adopts:
         return None
     said = tx.record(state.id, some.number)
     if said is None or said.body.get("erased"):
         return None
+    if adopts:
+        return said if own or adoption.tells_of(said, some, gone.said) else None
     return said if own or said.body.get("said") else None
 
 

@@ -6,7 +6,7 @@ Everything that reads a journal by number goes through here, so that a fork read
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from onefold.errors import CommitRefused, SessionNotFound
 from onefold.journal import quotes
@@ -126,6 +126,12 @@ def is_hidden(hidden: Ranges, number: int) -> bool:
 def united(*masks: Masks) -> Masks:
     """What is masked in any of some views."""
     return tuple(sorted({number: saves for some in masks for number, saves in some}.items()))
+
+
+def cut_at(base: Segment, cut: int, kept: Sequence[int]) -> Segment:
+    """A segment as its successor is that cuts there. What is masked behind the cut stays so; a provider's item that the
+    segment had is none of its successor's, which is made of plain text."""
+    return replace(base, cut=cut, kept=tuple(kept), masked=tuple(m for m in base.masked if m[0] >= cut), item=None)
 
 
 def joined(tx: Transaction, session: str, hidden: Ranges) -> Ranges:
@@ -524,6 +530,7 @@ def size(
     verbatim = {*stands.by_name(of.kept, of.cut), *(n for n in stands.pinned if n < of.cut)}
     by_name = (record(tx, session, n) for n in verbatim)
     masks = (m for m in of.masked if of.cut <= m[0] <= last and not is_hidden(of.hidden, m[0]))
+    items = (m for m in of.adopted if m[0] in verbatim or (of.cut <= m[0] <= last and not is_hidden(of.hidden, m[0])))
     return (
         (estimate(framed(told["summary"])) if told is not None else 0)
         + fact_tokens(holding(facts(told), stands, of.hidden))
@@ -532,4 +539,5 @@ def size(
         + sum(r.header.tokens for r in by_name if r is not None and r.header is not None)
         + tokens(tx, session, of.cut, last + 1, of.hidden)
         - sum(saves for number, saves in masks if number not in stands.pinned)
+        - sum(saves for _, saves in items)
     )

@@ -119,13 +119,16 @@ def write(said: Sequence[Said]) -> list[Json]:
 
 
 def join(items: list[Json]) -> list[Json]:
-    """Without messages that have nothing in them, and without reasoning that nothing of its answer follows."""
+    """Without messages that have nothing in them, and without reasoning that nothing of its answer follows. What the
+    provider compacted is no answer, and parts none from its reasoning."""
     joined: list[Json] = []
+    goes_on = False
     for item in reversed(items):
         if "role" in item and "content" in item and item["content"] in (None, []):
             continue
-        if item.get("type") != "reasoning" or (joined and _answering(joined[-1])):
+        if item.get("type") != "reasoning" or goes_on:
             joined.append(item)
+            goes_on = goes_on if str(item.get("type")).startswith("compaction") else _answering(item)
     return joined[::-1]
 
 

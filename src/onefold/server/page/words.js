@@ -99,6 +99,7 @@ export const SOURCES = {
   __proto__: null, // looked up with words from elsewhere
   created: "The session begins",
   compaction: "Compacted",
+  provider: "The provider compacted",
   masked: "Old tool results masked",
   restored: "Went back",
   forked: "The fork begins here",
@@ -192,6 +193,7 @@ function opened(body) {
     const range = (body.hidden ?? []).map(([a, b]) => (a === b ? `#${a}` : `#${a}–#${b}`)).join(", ");
     return body.redo ? `Undone: ${range} hidden` : "Redone: what was undone is back";
   }
+  if (body.source === "provider") return `A compaction that ${body.adopts.origin.provider} made is adopted: ${tokens(body.tokens_before)} → ${tokens(body.tokens_after)} tok`;
   if (body.source === "masked") return `${many((body.masks ?? []).length, "tool result")} shown as one line each: ${tokens(body.tokens_before)} → ${tokens(body.tokens_after)} tok`;
   if (body.source === "kept") return `From here on, kept by ${body.keeper === "agent" ? "its agent" : "onefold"}`;
   return SOURCES[body.source] ?? body.source;
