@@ -143,8 +143,7 @@ class Segment:
 
     number: int
     base: int | None
-    """The segment it replaces. No two segments of a session have the same one: that is what makes a fork
-    impossible to write down."""
+    """The segment it replaces. No two segments of a session have the same one, so a fork cannot be written down."""
     cut: int
     """The first record that stays verbatim."""
     source: Literal["created", "compaction", "provider", "masked", "restored", "forked", "erased", "observed", "kept"]
@@ -372,10 +371,6 @@ class Quote(NamedTuple):
     """By which it was taken, and gives way; 0 of a message that is quoted whole."""
 
 
-KINDS = ("rule", "limit", "preference", "decision", "goal", "open", "next", "effect", "identifier")
-"""What a model may call words, in the order in which people are shown them: what must not be forgotten first."""
-
-
 class Label(NamedTuple):
     """What a model that wrote a summary called some words that it quoted. It raises their rank, and nothing else."""
 
@@ -385,9 +380,7 @@ class Label(NamedTuple):
     end: int
     kind: str
     subject: str
-    by: int = 0
-    """The message with later words of the same speaker that ended it, and where they stand there; 0 if it is in
-    force."""
+    by: int = 0  # the message with later words of the same speaker that ended it, and where; 0 if it is in force
     by_pointer: str = ""
     by_start: int = 0
     by_end: int = 0
@@ -407,21 +400,18 @@ class Quotes:
 
     stretches: tuple[Quote, ...] = ()
     marks: tuple[float, float] = (0.0, 0.0)
-    """The scores of the best sentences that did not fit, of people and of agents: what is not above them is not taken
-    later either. The first is 0 as long as people's messages are quoted whole."""
+    """Scores below which nothing is taken later, of people (0 as long as their messages are whole) and of agents."""
     gaps: tuple[Gap, ...] = ()
     labels: tuple[Label, ...] = ()
     room: int = 0
-    """How many tokens there was room for when it was chosen from everything that was said: once there is twice as much,
-    it is chosen so again."""
+    """How many tokens there was room for when it was chosen from all that was said: at twice as much, it is again."""
     covers: int = 0
     """The size in tokens of all the messages in view before the cut, which quotes are a part of."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Words that were said, and what a model called them. Segments of older versions carried such lines by themselves,
-    found by rules."""
+    """Words that were said, and what a model called them; in segments of older versions, also what rules found."""
 
     kind: str
     """What sort of thing it is: a rule, a limit, a decision, …"""
@@ -433,23 +423,19 @@ class Fact:
     by: str = "extract"
     """How it got here: found by rules, or by the model that wrote the summary."""
     until: int = 0
-    """The message that ended it; of an older version's, one from the tail that says otherwise, as long as that is in
-    view; 0 if none does."""
+    """The message that ended it; of an older version's, one in the tail that says otherwise. 0 if none does."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelEnd:
-    """What a summarizer says of words that were called something before: that this is over, or that it never was so.
-    The words stay quoted, whatever it says."""
+    """What a summarizer says of words that were called something before: that it is over, or that it never was so."""
 
     source: int
-    """The message whose words were called that, with the kind and the key of the fact."""
     kind: str
     key: str
     by: int = 0
-    """The message in which the same speaker ended it later; 0 to take away what a model called it, without an end."""
+    """The message in which the same speaker ended it later, in words that `text` quotes; 0 if it never was so."""
     text: str = ""
-    """Words of that message, quoted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -573,8 +559,7 @@ class Summary:
     spent: Spent = Spent()
     instead_of: tuple[str, ...] = ()
     """Who was asked before and failed, and why, if this is a fallback's."""
-    ends: tuple[LabelEnd, ...] = ()
-    """What of `Material.facts` is over by later words, or was no such thing."""
+    ends: tuple[LabelEnd, ...] = ()  # of `Material.facts`
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ import typer
 
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WrongUse, open_store
 from onefold.cli.output import ago, as_json, count, plain, refusing, safe, safe_lines, say, short, text_width
-from onefold.model import KINDS, Fact, Note
+from onefold.messages.quotation import KINDS
+from onefold.model import Fact, Note
 
 
 def command(  # noqa: PLR0917  a parameter here is an option there

@@ -17,10 +17,10 @@ from typing import NamedTuple
 from onefold.compaction.quotes import MOST_WORDS, Said
 from onefold.journal.quotes import MOST_LABELS
 from onefold.messages.normalization import Normalized, normalized
-from onefold.messages.quotation import AGENT, PERSON
+from onefold.messages.quotation import AGENT, KINDS, PERSON
 from onefold.messages.quotation_marks import Shown
 from onefold.messages.sentences import Piece, pieces
-from onefold.model import KINDS, Fact, Label, LabelEnd
+from onefold.model import Fact, Label, LabelEnd
 
 OF_PEOPLE = frozenset({"rule", "limit", "preference"})
 """What only a person's own words can be."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from onefold.compaction.summarizers import Material
-from onefold.model import KINDS, Fact, Json, LabelEnd
+from onefold.messages.quotation import KINDS
+from onefold.model import Fact, Json, LabelEnd
 
 _ROLE = """\
 You write the summary that takes the place of the older part of a conversation between a user and an AI agent. The \

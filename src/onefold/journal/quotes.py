@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from onefold.messages.codecs import estimate
 from onefold.messages.frame import quoted
-from onefold.messages.quotation import Quotation, Utterance, lines, utterances
-from onefold.model import KINDS, MESSAGE, Fact, Gap, Json, Label, Quote, Quotes, Record
+from onefold.messages.quotation import KINDS, Quotation, Utterance, lines, utterances
+from onefold.model import MESSAGE, Fact, Gap, Json, Label, Quote, Quotes, Record
 
 MOST = 1_000
 """Stretches that a segment quotes, at most."""

@@ -16,6 +16,8 @@ from onefold.messages.said import ANSWERS
 from onefold.messages.words import resolve
 from onefold.model import Gap, Label, Quote, Record
 
+KINDS = ("rule", "limit", "preference", "decision", "goal", "open", "next", "effect", "identifier")
+"""What a model may call words, in the order in which people are shown them: what must not be forgotten first."""
 PERSON, SYSTEM, AGENT = "person", "system", "agent"
 SKIPPED = "[…]"
 _NUMBER, _POINTER = itemgetter(0), itemgetter(1)
