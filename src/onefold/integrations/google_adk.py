@@ -36,6 +36,7 @@ from onefold.compaction.summarizers import Material, Summarizer
 from onefold.errors import KeyConflict, Moved, OnefoldError, OutcomeUnknown, SessionNotFound, SummarizerFailed
 from onefold.integrations.common import Place, StoreOrAddress, Told, below, by_model
 from onefold.integrations.handles import Handles
+from onefold.integrations.once import without_lines
 from onefold.journal import view
 from onefold.journal.seam import Transaction
 from onefold.messages import convert
@@ -164,6 +165,8 @@ class OnefoldSessionService(BaseSessionService):
         body = _body(event)
         try:
             handle = await self._handle(session.app_name, session.user_id, session.id)
+            if not await in_thread(partial(without_lines, handle._session, [body], FORMAT)):
+                return event  # a masked result, as it was shown: the journal has it whole
             await self._share(session.app_name, session.user_id, event.id, _jsonable(event.actions.state_delta))
             written = await _append(handle, body, f"event-{event.id}")
         except SessionNotFound as gone:
