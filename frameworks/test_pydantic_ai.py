@@ -626,6 +626,42 @@ def test_what_stands_for_a_masked_result_is_never_written(
     run(story)
 
 
+@pytest.mark.parametrize("processor", [scribbled, copied])
+def test_a_run_that_failed_is_gone_on_with_and_what_stands_for_its_results_is_not_written(
+    tmp_path: Path, processor: Callable[[list[ModelMessage]], list[ModelMessage]]
+) -> None:
+    def away(messages: list[ModelMessage]) -> ModelResponse:
+        if len(messages) > 8:
+            raise ModelHTTPError(503, "a-model")
+        return four(messages)
+
+    four = reads(6)
+
+    async def story() -> None:
+        history = OnefoldHistory(tmp_path / "a.db")
+        with pytest.raises(ModelHTTPError):
+            await Model(away).agent(history).run("Read.", conversation_id="s")
+        await history.aclose()
+        with onefold.open(tmp_path / "a.db") as store:
+            before = [r.body for r in said(store.session("s"))]
+            results = [r.number for r in said(store.session("s")) if r.header and r.header.closes]
+            store.session("s").mask(*results[:2])
+            shown = ModelMessagesTypeAdapter.validate_python(store.session("s").context().messages)
+        again = OnefoldHistory(tmp_path / "a.db")
+        changed = [processor([m])[0] if "is left out" in str(m) else m for m in shown]
+        model = Model(says("Read."))
+        await model.agent(again).run(message_history=changed, conversation_id="s")
+        assert "is left out" in str(model.sent[0])
+        await again.aclose()
+        with onefold.open(tmp_path / "a.db") as store:
+            kept = [r.body for r in said(store.session("s"))]
+            assert kept[: len(before)] == before
+            assert len(kept) == len(before) + 1
+            assert "is left out" not in str(kept)
+
+    run(story)
+
+
 def test_a_context_that_is_sent_again_smaller_goes_through_the_processors_too(tmp_path: Path) -> None:
     refused: list[int] = []
 

@@ -10,7 +10,7 @@ from onefold.journal.refusals import check_name
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages import codec, digest
-from onefold.messages.mask import holds_line
+from onefold.messages.mask import is_rendered
 from onefold.model import ERASED, MESSAGE, Draft, Ids, Json, SessionState, random_id
 from onefold.session import Session
 
@@ -65,7 +65,7 @@ def _comes_back(tx: Transaction, state: SessionState, draft: Draft) -> bool:
     """Whether a draft is a masked result that a framework hands over under another id: it was rendered, and nothing
     rendered is written. A tool may well give such words, so the journal has to have a result of that call."""
     header = draft.header
-    if header is None or not header.closes or header.opens or not holds_line(draft.format, draft.body):
+    if header is None or not header.closes or header.opens or not is_rendered(draft.format, draft.body):
         return False
     answered: set[str] = set()
     for heading in view.headers(tx, state.id, 1, state.last + 1, tools_only=True):
@@ -76,7 +76,7 @@ def _comes_back(tx: Transaction, state: SessionState, draft: Draft) -> bool:
 
 def without_lines(session: Session, messages: Sequence[Json], format: str) -> list[Json]:
     """Messages without masked results that come back."""
-    if not any(holds_line(format, message) for message in messages):
+    if not any(is_rendered(format, message) for message in messages):
         return list(messages)
     drafts = session._drafts(messages, format, None)
 

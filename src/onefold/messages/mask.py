@@ -33,15 +33,20 @@ def is_line(text: object) -> bool:
     return isinstance(text, str) and _LINE.fullmatch(text) is not None
 
 
-def holds_line(format: str | None, body: Json) -> bool:
-    """Whether a result in a message is what stands for one, or was made of that: somebody may have added to it, or cut
-    it short."""
+def was_line(text: object) -> bool:
+    """Whether a text is what stands for a result, or was made of that: somebody may have added to it, or cut it
+    short."""
+    return isinstance(text, str) and _BEGINS.search(text) is not None
+
+
+def is_rendered(format: str | None, body: Json) -> bool:
+    """Whether a message is results alone, and one of them is what stands for one, or was made of that."""
     codec = FORMATS.get(format or PLAIN)
     try:
         parts = codec.parse(body).parts if codec is not None else ()
     except InvalidMessage:
         return False
-    return any(isinstance(p, Result) and _BEGINS.search(p.text) is not None for p in parts)
+    return all(isinstance(p, Result) for p in parts) and any(isinstance(p, Result) and was_line(p.text) for p in parts)
 
 
 def masked(format: str | None, body: Json, number: int) -> Json | None:
