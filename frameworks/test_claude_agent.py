@@ -114,7 +114,7 @@ def test_results_are_masked_by_claude_code_alone_and_lines_come_back_whole(path:
             loaded = await kept.load(KEY)
             assert loaded == lines
             shown: Any = masked("claude-code", lines[2], 4)
-            await kept.append(KEY, [*lines[:2], shown, {**shown, "uuid": "u4"}])
+            await kept.append(KEY, [*lines[:2], shown, shown | {"uuid": "u4"}])
             assert await kept.load(KEY) == lines
 
     asyncio.run(story())

@@ -581,15 +581,11 @@ def scribbled(messages: list[ModelMessage]) -> list[ModelMessage]:
 
 def copied(messages: list[ModelMessage]) -> list[ModelMessage]:
     """Copies every request, with every result changed."""
-    changed: list[Any] = [
-        ModelRequest(
-            parts=[replace(p, content=f"{p.content} (seen)") if isinstance(p, ToolReturnPart) else p for p in m.parts]
-        )
-        if isinstance(m, ModelRequest)
-        else m
-        for m in messages
-    ]
-    return changed
+
+    def changed(part: Any) -> Any:
+        return replace(part, content=f"{part.content} (seen)") if isinstance(part, ToolReturnPart) else part
+
+    return [ModelRequest(parts=[*map(changed, m.parts)]) if isinstance(m, ModelRequest) else m for m in messages]
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["first in the list", "last in the list"])
