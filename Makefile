@@ -13,7 +13,7 @@ DEV := .venv/.dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-agents test-integrations check bench bench-peers bench-scaling soak spec fidelity format clean
+.PHONY: help demo test test-agents test-integrations check bench bench-masking bench-peers bench-scaling soak spec fidelity format clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target sentence; do \
@@ -42,6 +42,9 @@ check: $(DEV) ## Check format, lint, types, and who imports whom.
 
 bench: $(DEV) ## Measure; pass options with ARGS="...".
 	$(BIN)/python -m bench $(ARGS)
+
+bench-masking: $(DEV) ## Measure what masks save on recorded conversations, in minutes; writes docs/masking.md.
+	$(BIN)/python -m bench.masking $(ARGS)
 
 bench-peers: $(DEV) ## Measure beside other frameworks' stores; installs them below .frameworks, writes docs/peers.md.
 	$(BIN)/python -m bench.peers $(ARGS)

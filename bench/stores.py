@@ -12,9 +12,10 @@ import apsw
 
 import onefold
 from onefold.compaction.run import whoami
+from onefold.ids import random_id, system_clock
 from onefold.journal.sqlite.engine import queries
 from onefold.messages.codecs import draft
-from onefold.model import Claim, Json, Quotes, Segment, random_id, system_clock
+from onefold.model import Claim, Json, Quotes, Segment
 
 TAIL = 100
 BATCH = 5_000

@@ -24,6 +24,7 @@ from claude_agent_sdk.testing import run_session_store_conformance
 
 import onefold
 from onefold.integrations.claude_agent import OnefoldSessionStore, session_id
+from onefold.messages.mask import masked
 from onefold.model import Json
 from real.model import DirectedModel
 from real.outside import Outside
@@ -91,6 +92,32 @@ def test_what_is_loaded_equals_what_was_written(store: onefold.Store) -> None:
         assert await kept.load(KEY) == lines
 
     run(story, OnefoldSessionStore(store))
+
+
+def test_results_are_masked_by_claude_code_alone_and_lines_come_back_whole(path: Path) -> None:
+    """What is loaded is what Claude Code resumes from: nothing in it is rendered, so nothing rendered comes back."""
+    call = {"type": "tool_use", "id": "c1", "name": "Read", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "word " * 100}
+    lines: list[Any] = [
+        line(1),
+        {"type": "assistant", "uuid": "u2", "message": {"role": "assistant", "content": [call]}},
+        {"type": "user", "uuid": "u3", "message": {"role": "user", "content": [result]}},
+    ]
+
+    async def story() -> None:
+        with onefold.open(path) as store:
+            await OnefoldSessionStore(store).append(KEY, lines)
+            with pytest.raises(onefold.OnefoldError, match="nothing is masked"):
+                store.session(IN_JOURNAL).mask(*[r.number for r in store.session(IN_JOURNAL).read()])
+        with onefold.open(path) as store:
+            kept = OnefoldSessionStore(store)
+            loaded = await kept.load(KEY)
+            assert loaded == lines
+            shown: Any = masked("claude-code", lines[2], 4)
+            await kept.append(KEY, [*lines[:2], shown, shown | {"uuid": "u4"}])
+            assert await kept.load(KEY) == lines
+
+    asyncio.run(story())
 
 
 def test_a_batch_that_comes_again_is_written_once_and_lines_without_a_uuid_as_often_as_they_come(

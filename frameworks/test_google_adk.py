@@ -414,6 +414,43 @@ def test_a_long_run_of_tool_calls_is_compacted_on_its_way(store: onefold.Store) 
     assert any("Where is it?" in words(c) for c in model.seen[-1])
 
 
+@pytest.mark.parametrize("new_id", [False, True], ids=["the same id", "a new id"])
+def test_what_stands_for_a_masked_result_is_never_written(path: Path, new_id: bool) -> None:
+    def scribble(callback_context: Any, llm_request: LlmRequest) -> None:
+        for content in llm_request.contents:
+            for part in content.parts or ():
+                if part.function_response and part.function_response.response:
+                    part.function_response.response["result"] += " (seen)"
+
+    async def story() -> None:
+        async with OnefoldSessionService(path) as service:
+            await service.create_session(**WHO)
+            for n in range(4):
+                await ask(runner_of(service, Strict(seen=[])), f"Question {n}?")
+        with onefold.open(path) as store:
+            before = [r.body for r in store.session(IN_JOURNAL).read() if r.kind == "message"]
+            results = [r.number for r in store.session(IN_JOURNAL).read() if r.header and r.header.closes]
+            store.session(IN_JOURNAL).mask(*results[:3])
+        for n in range(3):  # each of them another process, as far as the service knows
+            async with OnefoldSessionService(path) as service:
+                model = Strict(seen=[])
+                agent = LlmAgent(name="looker", model=model, tools=[look], before_model_callback=scribble)
+                await ask(Runner(app_name="app", agent=agent, session_service=service), f"Later {n}?")
+                assert "is left out here" in str(model.seen[0])
+                session = await get(service)
+                for shown in [e for e in session.events if "is left out here" in str(e)]:
+                    changed = shown.model_copy(update={"id": Event.new_id()} if new_id else {}, deep=True)
+                    with contextlib.suppress(onefold.OnefoldError):
+                        await service.append_event(session, changed)
+        with onefold.open(path) as store:
+            kept = [r.body for r in store.session(IN_JOURNAL).read() if r.kind == "message"]
+            assert kept[: len(before)] == before
+            assert "is left out here" not in str(kept)
+            assert len(kept) == 7 * 4
+
+    asyncio.run(story())
+
+
 def test_notes_and_pins_are_in_what_the_model_is_sent(store: onefold.Store) -> None:
     model = Strict(seen=[])
 

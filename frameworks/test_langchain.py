@@ -20,6 +20,7 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     HumanMessage,
+    RemoveMessage,
     SystemMessage,
     ToolMessage,
     message_to_dict,
@@ -28,6 +29,7 @@ from langchain_core.messages import (
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 import onefold
 from onefold.integrations.langchain import OnefoldMiddleware, record
@@ -271,6 +273,54 @@ def test_a_result_that_is_changed_later_stays_one(store: onefold.Store) -> None:
     kept = said(store)
     assert [m.type for m in kept] == ["human", "ai", "tool", "ai"] * 3
     assert all("word" in text for _, text in results_of(kept))
+
+
+class Scribbles(AgentMiddleware[Any, Any]):
+    """Changes every result that it is shown: in place, as copies with the same ids, or as copies with new ones."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        results = [m for m in state["messages"] if isinstance(m, ToolMessage)]
+        if self.how == "in place":
+            for message in results:
+                message.content = f"{message.text} (seen)"
+            return None
+        changed = [
+            m if m not in results else m.model_copy(update={"content": f"{m.text} (seen)"} | self._id())
+            for m in state["messages"]
+        ]
+        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *changed]}
+
+    def _id(self) -> dict[str, Any]:
+        return {"id": None} if self.how == "with new ids" else {}
+
+
+@pytest.mark.parametrize("how", ["in place", "copied", "with new ids"])
+def test_what_stands_for_a_masked_result_is_never_written(path: Path, how: str) -> None:
+    saver = InMemorySaver()
+    with onefold.open(path) as store:
+        agent = agent_of(Strict(seen=[]), OnefoldMiddleware(store), checkpointer=saver)
+        for n in range(4):
+            ask(agent, f"Question {n}?")
+        before = [m.text for m in said(store) if isinstance(m, ToolMessage)]
+        results = [r.number for r in store.session("talk").read() if r.header is not None and r.header.closes]
+        store.session("talk").mask(*results[:3])
+
+    with onefold.open(path) as store:  # the checkpointer's state has the whole results, and then the lines
+        for n in range(3):
+            model = Strict(seen=[], who=f"later-{n}")
+            middleware = [OnefoldMiddleware(store), Scribbles(how)]
+            agent = create_agent(model, tools=[look], middleware=middleware, checkpointer=saver)
+            ask(agent, f"Later {n}?")
+            assert any("is left out here" in m.text for m in model.seen[0])
+
+        texts = [m.text for m in said(store) if isinstance(m, ToolMessage)]
+        assert not any("is left out here" in text for text in texts)
+        assert texts[:4] == before
+        assert store.verify().findings == ()
 
 
 def test_two_copies_of_a_call_that_a_journal_has_from_before_get_one_result(store: onefold.Store) -> None:

@@ -361,6 +361,47 @@ def test_one_long_run_stays_within_its_limit_with_the_input_filter(tmp_path: Pat
         assert any(i.get("content") == "Read all." for i in call.input)
 
 
+def in_place(item: Any) -> Any:
+    item["output"] = f"{item['output']} (seen)"
+    return item
+
+
+def copied(item: Any) -> Any:
+    return {**item, "output": f"{item['output']} (seen)"}
+
+
+def cut_short(item: Any) -> Any:
+    return {**item, "output": item["output"][:70]}
+
+
+@pytest.mark.parametrize("change", [in_place, copied, cut_short])
+def test_what_stands_for_a_masked_result_is_never_written(tmp_path: Path, change: Callable[[Any], Any]) -> None:
+    def merged(history: list[Any], new: list[Any]) -> list[Any]:
+        return [*(change(i) if "is left out" in str(i.get("output")) else i for i in history), *new]
+
+    async def story() -> None:
+        async with OnefoldSession("s", tmp_path / "a.db") as session:
+            await Runner.run(agent(ScriptedModel(long_run(4))), "Read.", session=session, run_config=QUIET)
+        with onefold.open(tmp_path / "a.db") as store:
+            before = bodies(said(store.session("s")))
+            results = [r.number for r in said(store.session("s")) if r.header and r.header.closes]
+            store.session("s").mask(*results[:3])
+        for n in range(3):  # each of them another process, as far as the session knows
+            async with OnefoldSession("s", tmp_path / "a.db") as session:
+                model = ScriptedModel(long_run(1, f"later-{n}-"))
+                config = RunConfig(session_input_callback=merged, tracing_disabled=True)
+                await Runner.run(agent(model), [{"role": "user", "content": "On."}], session=session, run_config=config)
+                assert "is left out" in str(model.calls[0].input)
+        with onefold.open(tmp_path / "a.db") as store:
+            kept = said(store.session("s"))
+            assert bodies(kept)[: len(before)] == before
+            assert "is left out" not in str(bodies(kept))
+            answered = [r.body["call_id"] for r in kept if r.header and r.header.closes]
+            assert len(answered) == len({*answered}) == 4 + 3
+
+    run(story)
+
+
 def test_an_input_that_is_not_of_the_session_is_left_alone(tmp_path: Path) -> None:
     async def story() -> None:
         model = ScriptedModel([[assistant_message("Yes.")]])

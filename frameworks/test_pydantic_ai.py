@@ -570,6 +570,94 @@ def test_processors_have_their_effect_on_what_is_sent_and_none_on_what_is_kept(
         every_call_has_its_result(records)
 
 
+def scribbled(messages: list[ModelMessage]) -> list[ModelMessage]:
+    """Changes every result in place."""
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolReturnPart):
+                part.content = f"{part.content} (seen)"
+    return messages
+
+
+def copied(messages: list[ModelMessage]) -> list[ModelMessage]:
+    """Copies every request, with every result changed."""
+
+    def changed(part: Any) -> Any:
+        return replace(part, content=f"{part.content} (seen)") if isinstance(part, ToolReturnPart) else part
+
+    return [ModelRequest(parts=[*map(changed, m.parts)]) if isinstance(m, ModelRequest) else m for m in messages]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first in the list", "last in the list"])
+@pytest.mark.parametrize("passed", [False, True], ids=["alone", "with its history passed in"])
+@pytest.mark.parametrize("processor", [scribbled, copied])
+def test_what_stands_for_a_masked_result_is_never_written(
+    tmp_path: Path, processor: Callable[[list[ModelMessage]], list[ModelMessage]], passed: bool, first: bool
+) -> None:
+    async def story() -> None:
+        history = OnefoldHistory(tmp_path / "a.db")
+        await Model(reads(4)).agent(history).run("Read.", conversation_id="s")
+        await history.aclose()
+        with onefold.open(tmp_path / "a.db") as store:
+            before = [r.body for r in said(store.session("s"))]
+            results = [r.number for r in said(store.session("s")) if r.header and r.header.closes]
+            store.session("s").mask(*results[:3])
+        came: list[ModelMessage] | None = None
+        for n in range(3):  # each of them another process, as far as the capability knows
+            history, processing = OnefoldHistory(tmp_path / "a.db"), ProcessHistory[None](processor)
+            model = Model(reads(2, f"later-{n}-"))
+            capabilities: list[Any] = [history, processing] if first else [processing, history]
+            agent: Agent[None, str] = Agent(FunctionModel(model), capabilities=capabilities, tools=[read])
+            result = await agent.run("On.", conversation_id="s", message_history=came)
+            came = result.all_messages() if passed else None
+            assert "is left out" in str(model.sent[0])
+            await history.aclose()
+        with onefold.open(tmp_path / "a.db") as store:
+            kept = said(store.session("s"))
+            assert [r.body for r in kept][: len(before)] == before
+            assert "is left out" not in str([r.body for r in kept])
+            every_call_has_its_result(kept)
+            assert len([r for r in kept if r.header and r.header.closes]) == 4 + 3 * 2
+
+    run(story)
+
+
+@pytest.mark.parametrize("processor", [scribbled, copied])
+def test_a_run_that_failed_is_gone_on_with_and_what_stands_for_its_results_is_not_written(
+    tmp_path: Path, processor: Callable[[list[ModelMessage]], list[ModelMessage]]
+) -> None:
+    def away(messages: list[ModelMessage]) -> ModelResponse:
+        if len(messages) > 8:
+            raise ModelHTTPError(503, "a-model")
+        return four(messages)
+
+    four = reads(6)
+
+    async def story() -> None:
+        history = OnefoldHistory(tmp_path / "a.db")
+        with pytest.raises(ModelHTTPError):
+            await Model(away).agent(history).run("Read.", conversation_id="s")
+        await history.aclose()
+        with onefold.open(tmp_path / "a.db") as store:
+            before = [r.body for r in said(store.session("s"))]
+            results = [r.number for r in said(store.session("s")) if r.header and r.header.closes]
+            store.session("s").mask(*results[:2])
+            shown = ModelMessagesTypeAdapter.validate_python(store.session("s").context().messages)
+        again = OnefoldHistory(tmp_path / "a.db")
+        changed = [processor([m])[0] if "is left out" in str(m) else m for m in shown]
+        model = Model(says("Read."))
+        await model.agent(again).run(message_history=changed, conversation_id="s")
+        assert "is left out" in str(model.sent[0])
+        await again.aclose()
+        with onefold.open(tmp_path / "a.db") as store:
+            kept = [r.body for r in said(store.session("s"))]
+            assert kept[: len(before)] == before
+            assert len(kept) == len(before) + 1
+            assert "is left out" not in str(kept)
+
+    run(story)
+
+
 def test_a_context_that_is_sent_again_smaller_goes_through_the_processors_too(tmp_path: Path) -> None:
     refused: list[int] = []
 

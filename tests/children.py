@@ -18,10 +18,11 @@ import apsw
 import onefold
 from onefold import CompactResult, Material, OnefoldError, Session
 from onefold.compaction.run import whoami
+from onefold.ids import random_id, system_clock
 from onefold.journal.seam import Transaction
 from onefold.journal.sqlite.rows import SqliteLeases
 from onefold.messages import draft
-from onefold.model import Claim, Json, random_id, system_clock
+from onefold.model import Claim, Json
 from proof.operations import talk
 from tests.helpers import PATIENCE, Elsewhere, at_barrier, await_record, hear, quick, say
 

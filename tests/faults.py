@@ -18,10 +18,11 @@ from typing import Any
 import apsw
 
 from onefold import Store
+from onefold.ids import random_id
 from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.sqlite.backend import connect
 from onefold.journal.sqlite.line import Ticket
-from onefold.model import Ids, random_id
+from onefold.model import Ids
 
 _names = itertools.count(1)
 

@@ -23,11 +23,12 @@ from typing import Any
 from unittest import mock
 
 from onefold import Context, Policy, Record, Session, Store
+from onefold.ids import system_clock
 from onefold.journal.process import Whereabouts
 from onefold.journal.seam import Transaction
 from onefold.messages import codec
 from onefold.messages.frame import EARLIER
-from onefold.model import Json, system_clock
+from onefold.model import Json
 from proof.operations import talk
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,7 +10,8 @@ import onefold
 from onefold.agents.hosting import Host
 from onefold.agents.spec import Agent, Agents
 from onefold.compaction.summarizers import Made, Material
-from onefold.model import Json, system_clock
+from onefold.ids import system_clock
+from onefold.model import Json
 from onefold.server.app import create_app
 from onefold.server.serving import serve as run
 from onefold.server.settings import Settings

@@ -8,7 +8,7 @@ from typing import Literal
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from onefold.model import system_clock
+from onefold.ids import system_clock
 from tests.helpers import ROOT, Child
 from tests.page_story import MAIN, tell
 from tests.test_page import DESK, OPTIONS, PHONE, Served, Shown, found_browser

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 import onefold
-from onefold import Compactor, Limits, Material, Moved, NotNow, OnefoldError, Policy, Session, Store, Summary, TooLarge
+from onefold import (
+    CommitRefused,
+    Compactor,
+    Limits,
+    Material,
+    Moved,
+    NotNow,
+    OnefoldError,
+    Policy,
+    Session,
+    Store,
+    Summary,
+    TooLarge,
+)
 from onefold.journal import copying, masks
 from onefold.journal.contract import Journal
 from onefold.model import Json
 from onefold.recall import Recall
 from onefold.recall.tools import Tools
 from onefold.worker import Worker
-from tests.conftest import KINDS, running
-from tests.helpers import PATIENCE, await_record, counted, kinds, quick
+from tests.conftest import KINDS, StoppedClock, running
+from tests.helpers import PATIENCE, Child, await_record, counted, kinds, quick, together
 from tests.test_conformance_undo import looked, nothing_changes
 
 LIMITS = Limits(window=20_000, output=1_000, soft=0.5, hard=0.9)
@@ -64,6 +79,18 @@ class Never:
     def __call__(self, material: Material) -> Summary:
         self.calls += 1
         raise AssertionError("a model was asked")
+
+
+@dataclass
+class Sluggish:
+    """A summarizer that takes 20 seconds."""
+
+    calls: int = 0
+
+    def __call__(self, material: Material) -> Summary:
+        self.calls += 1
+        threading.Event().wait(20)
+        return Summary("What was looked at.")
 
 
 @dataclass
@@ -182,6 +209,28 @@ def test_where_a_mask_is_enough_no_model_is_asked_and_no_turn_waits(session: Ses
     masked = [s for s in session.segments() if s.source == "masked"]
     assert 1 < len(masked) < 20, "each makes room for many turns"
     assert all(s.tokens_after <= 0.8 * s.tokens_before for s in masked)
+
+
+def test_a_summarizer_that_takes_20_seconds_holds_nobody_up_where_masks_are_enough(
+    session: Session, store: Store
+) -> None:
+    sluggish = Sluggish()
+    compactor = Compactor(store, sluggish, policy())
+    slowest = 0.0
+    for n in range(1, 90):
+        session.append(step(n))
+        began = time.monotonic()
+        (compactor.before_turn if n % 4 == 1 else compactor.mid_turn)(session)
+        slowest = max(slowest, time.monotonic() - began)
+    work(session, 45, start=100)
+    assert session.state.tokens > LIMITS.hard_tokens
+    began = time.monotonic()
+    compactor.before_turn(session)
+    slowest = max(slowest, time.monotonic() - began)
+
+    assert sluggish.calls == 0
+    assert counted(session, "compaction.requested") == 0
+    assert slowest < 10
 
 
 def test_where_a_mask_is_not_enough_a_summary_is_made(session: Session, store: Store, slow: Slow) -> None:
@@ -388,6 +437,70 @@ def test_two_mask_at_once_and_there_is_one_segment(session: Session, journal: Jo
         t.join(PATIENCE)
     assert [s.source for s in session.segments()] == ["created", "masked"]
     assert any(done)
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_processes_that_mask_at_once_make_one_segment(durable: str, opened: Opened, processes: int) -> None:
+    rounds = 5
+    store = opened(durable)
+    for n in range(rounds):
+        session = store.session(f"s{n}")
+        session.append({"role": "user", "content": "look at everything"})
+        work(session, 45)
+    limits = [LIMITS.window, LIMITS.output]
+    with ExitStack() as stack:
+        children = [
+            stack.enter_context(
+                Child(
+                    "mask", module="tests.compactor_children", path=durable, session="s", limits=limits, rounds=rounds
+                )
+            )
+            for _ in range(processes)
+        ]
+        for n in range(rounds):
+            together(*children)
+            said = [child.hear("masked") for child in children]
+            session = store.session(f"s{n}")
+            assert [s.source for s in session.segments()] == ["created", "masked"]
+            assert [(s["tokens"], s["masked"]) for s in said] == [(session.state.tokens, 42)] * processes
+            assert counted(session, "compaction.requested") == 0
+
+
+def test_a_worker_whose_lease_ran_out_commits_too_late_after_a_mask(
+    session: Session, journal: Journal, clock: StoppedClock
+) -> None:
+    work(session, 6)
+    claim = running(journal, trigger="threshold")
+    session.append({"role": "user", "content": "and then?"})
+    clock.advance(100_000)
+    nothing_changes(session, lambda: mask_all(journal, session), NotNow, "is open")
+    mask_all(journal, session, full=True)
+    before = looked(session)
+    with pytest.raises(CommitRefused):
+        journal.commit(claim, "too late")
+    assert looked(session) == before
+    assert session.context().messages[-1]["content"] == "and then?"
+
+
+def test_what_failed_and_can_be_redone_outlives_a_mask_and_a_restart(durable: str, opened: Opened) -> None:
+    store = opened(durable)
+    session = store.session("s")
+    results = work(session, 6)
+    session.append({"role": "user", "content": "and then?"})
+    session.undo()
+    for _ in range(3):
+        store.journal.fail(running(store.journal, attempts=1, trigger="limit"), "it did not work", None)
+    session.mask(*results[:2])
+    store.close()
+
+    store = opened(durable)
+    session = store.session("s")
+    assert session.state.failures == 3
+    assert store.journal.request("s", trigger="threshold").outcome == "held back"
+    session.redo()
+    context = session.context()
+    assert context.messages[-1]["content"] == "and then?"
+    assert context.masked == tuple(results[:2])
 
 
 def test_a_mask_of_a_head_that_moved_is_refused(session: Session, journal: Journal) -> None:

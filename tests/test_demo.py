@@ -18,9 +18,9 @@ from onefold.cli.demo.checks import check
 from onefold.cli.demo.picture import draw
 from onefold.cli.demo.setting import CALLERS, conversation
 from onefold.cli.demo.story import Played, Point
+from onefold.ids import random_id
 from onefold.messages import decode, digest, draft
 from onefold.messages.groups import group
-from onefold.model import random_id
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:

@@ -12,12 +12,13 @@ import pytest
 
 from onefold import StoreDamaged
 from onefold.compaction.run import whoami
+from onefold.ids import random_id
 from onefold.journal.seam import Transaction
 from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.sqlite.engine import queries
 from onefold.journal.sqlite.rows import SqliteTransaction
 from onefold.journal.verify import heal
-from onefold.model import Claim, random_id
+from onefold.model import Claim
 from proof.operations import damage, prepare, rows, talk
 from tests.faults import open_store, prints
 from tests.helpers import counted, kinds, quick

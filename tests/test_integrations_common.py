@@ -14,9 +14,10 @@ import pytest
 import onefold
 from onefold import aio
 from onefold.integrations.common import Place, Told, append, below, by_model, latest, overflowed
-from onefold.integrations.once import append_new
+from onefold.integrations.once import append_new, without_lines
 from onefold.integrations.recorded import Recorded
 from onefold.messages import codec
+from onefold.messages.mask import line
 from onefold.model import Appended, Json
 from tests.helpers import quick, restless
 from tests.model_server import material
@@ -175,6 +176,32 @@ def test_a_message_that_was_changed_is_written_again_but_never_a_call_or_a_resul
         assert [data["tool_calls"][0]["args"] for data in kept if data.get("tool_calls")] == [{"at": "the door"}]
         closed = [id for m in session.context().to("langchain") for id in codec("langchain").header(m).closes]
         assert closed == ["c"]
+
+
+def test_a_masked_result_that_comes_back_under_another_id_is_not_written() -> None:
+    rendered = result(f"Seen: {line(3, 900)}")
+    with onefold.open("memory:") as store:
+        session = store.session("s")
+        append_new(session, [("a", answered("I look.", "the door", "c")), ("r", result("open"))], "langchain")
+
+        assert append_new(session, [("r2", rendered), (None, rendered)], "langchain", changes=True) == ()
+        assert without_lines(session, [rendered, result("open")], "langchain") == [result("open")]
+        child = session.fork()
+        assert append_new(child, [("r3", rendered)], "langchain") == (), "its parent has the result"
+
+
+def test_a_tool_that_says_what_stands_for_a_result_is_heard() -> None:
+    """A search in this conversation may well find such a line."""
+    found = result(f"Seen: {line(3, 900)}")
+    call = answered("I look.", "the door", "c")
+    with onefold.open("memory:") as store:
+        session = store.session("s")
+        append_new(session, [("a", call), ("r", found)], "langchain")
+        append_new(session, [("b", {**call, "data": {**call["data"], "id": "b"}}), ("r2", found)], "langchain")
+
+        assert without_lines(store.session("t"), [call, found], "langchain") == [call, found]
+        kept = [r.body["type"] for r in session.read() if r.kind == "message"]
+        assert kept == ["ai", "tool", "ai", "tool"], "the call was made again under the same id, and has a result again"
 
 
 # ---------------------------------------------------------------------- what a framework recorded

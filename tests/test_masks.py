@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold.messages import FORMATS, convert
-from onefold.messages.mask import is_line, line, masked
+from onefold.messages.mask import is_line, is_rendered, line, masked
 from onefold.messages.said import Call, Result
 from onefold.model import Json
 
@@ -144,6 +145,24 @@ def test_a_line_stands_for_the_words_of_a_result_and_all_else_stays(name: str) -
         else:
             assert one == other
     assert masked(format, made, 45) is None, "a line stands for itself"
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_what_stands_for_a_result_is_known_also_if_somebody_changed_it(name: str) -> None:
+    format, body = RESULTS[name]
+    made = masked(format, body, 45)
+    assert made is not None
+    changed = json.loads(json.dumps(made).replace("[The result", "Seen: [The result").replace(" to save room", ""))
+    alone = name != "anthropic, in blocks"  # a person's words are beside the results, and they are heard
+    assert is_rendered(format, made) == is_rendered(format, changed) == alone
+    assert not is_rendered(format, body)
+
+
+def test_words_of_a_person_and_of_a_format_that_nobody_knows_are_no_line() -> None:
+    said = line(45, 1_000)
+    assert not is_rendered("openai-chat", {"role": "user", "content": said})
+    assert not is_rendered("of-tomorrow", {"role": "tool", "content": said})
+    assert not is_rendered("openai-chat", {"content": said})
 
 
 @pytest.mark.parametrize("name", RESULTS)

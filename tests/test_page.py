@@ -22,7 +22,8 @@ from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect, sy
 
 import onefold
 from onefold import Fact, LabelEnd, Summary
-from onefold.model import Json, system_clock
+from onefold.ids import system_clock
+from onefold.model import Json
 from onefold.server.tokens import Tokens
 from tests.helpers import Child
 from tests.page_server import fill

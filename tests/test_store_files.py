@@ -19,10 +19,10 @@ import pytest
 
 import onefold
 from onefold import Moved, Store, StoreError, StoreTooNew, StoreUnavailable
+from onefold.ids import random_id
 from onefold.journal.sqlite import SqliteBackend, place, schema, watch
 from onefold.journal.sqlite.backend import RESTART_PAGES
 from onefold.journal.sqlite.engine import check_library, migrations
-from onefold.model import random_id
 from proof.operations import damage, prepare, rows, talk
 from tests.crash_child import first_schema_only
 from tests.faults import BadDisk, Counting, HeldLine, backend_of, open_store, prints

@@ -14,8 +14,9 @@ import onefold
 from onefold import Material, Summary
 from onefold.compaction.prompt import Said
 from onefold.errors import SummarizerFailed
+from onefold.ids import system_clock
 from onefold.messages.codecs import estimate
-from onefold.model import Fact, LabelEnd, Spent, system_clock
+from onefold.model import Fact, LabelEnd, Spent
 from onefold.summarizers import AnthropicSummarizer, OpenAISummarizer
 from onefold.summarizers.asking import Asking
 from onefold.summarizers.fitting import pruned, size, split, squeezed

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -65,28 +63,8 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """Stretches of record numbers, both ends included, in order and apart from each other."""
 
 
-def system_clock() -> float:
-    """Seconds since 1970, to the microsecond, so that a time comes back from JSON unchanged."""
-    return time.time_ns() // 1000 / 1e6
-
-
-_random: list[str] = []
-os.register_at_fork(after_in_child=_random.clear)  # a child must not give out its parent's
-
-
-def random_id() -> str:
-    """Eighty random bits from the system as 20 hex digits. Asked for in stock: one call gives a hundred of them."""
-    try:
-        return _random.pop()
-    except IndexError:
-        bits = os.urandom(1000).hex()
-        _random.extend(bits[at : at + 20] for at in range(20, 2000, 20))
-        return bits[:20]
-
-
 PROGRAM = "program"
-"""The role of a message that a program speaks in a user's place: a reminder, a file of instructions, a follow-up. It
-asks like a user's, but it is nobody's word."""
+"""The role of what a program says in a user's place, such as a reminder. It asks like a user's: it is nobody's word."""
 ASKING = frozenset({"user", PROGRAM})
 
 

@@ -13,6 +13,7 @@ from onefold.compaction.policy import Policy
 from onefold.compaction.run import Runner
 from onefold.compaction.summarizers import Summarizer
 from onefold.errors import SessionNotFound, StoreDamaged, StoreError
+from onefold.ids import random_id, system_clock
 from onefold.journal import marks, privacy
 from onefold.journal.beside import forget, has_files, is_folder
 from onefold.journal.contract import Journal
@@ -22,7 +23,7 @@ from onefold.journal.seam import Backend, Transaction
 from onefold.journal.sqlite import SqliteBackend
 from onefold.journal.verify import heal, verify
 from onefold.journal.walk import PAGE, walk
-from onefold.model import Clock, Compaction, Deleted, Ids, Keeper, Report, SessionState, random_id, system_clock
+from onefold.model import Clock, Compaction, Deleted, Ids, Keeper, Report, SessionState
 from onefold.session import Session
 from onefold.turn import Tenure
 

@@ -29,10 +29,11 @@ import orjson
 from onefold.agents.pages import LARGE, Kept, Numbered, packed, page, pages, unpacked
 from onefold.agents.retention import MOST_BYTES, PAGES, Retention, forget
 from onefold.errors import OutcomeUnknown, SessionNotFound, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
+from onefold.ids import system_clock
 from onefold.journal.permissions import make_beside
 from onefold.journal.sqlite.engine import check_library
 from onefold.journal.sqlite.place import check_place
-from onefold.model import Clock, system_clock
+from onefold.model import Clock
 
 T = TypeVar("T")
 log = logging.getLogger("onefold.agents")

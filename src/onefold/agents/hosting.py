@@ -24,10 +24,11 @@ from onefold.agents.refused import Closed, Refused
 from onefold.agents.room import Room
 from onefold.agents.spec import Agent, Agents, AgentUnusable
 from onefold.errors import OnefoldError, SessionNotFound, StoreError, StoreUnavailable
+from onefold.ids import system_clock
 from onefold.journal.permissions import access_beside, make_file, make_folder_for, widen
 from onefold.journal.refusals import check_name
 from onefold.journal.seam import Transaction
-from onefold.model import Clock, Json, system_clock
+from onefold.model import Clock, Json
 from onefold.store import Store
 
 fcntl: ModuleType | None

@@ -19,8 +19,9 @@ from onefold.aio.summaries import InLoop
 from onefold.aio.threads import Opening, documented, in_thread, reporting
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Summarizer
+from onefold.ids import random_id, system_clock
 from onefold.journal.walk import PAGE
-from onefold.model import Clock, Compaction, Deleted, Ids, Keeper, Report, SessionState, random_id, system_clock
+from onefold.model import Clock, Compaction, Deleted, Ids, Keeper, Report, SessionState
 
 
 @documented(sync.Store)

@@ -14,7 +14,7 @@ from onefold.cli.output import as_json, console, count, line_on_stderr, plain, s
 from onefold.doctor import Finding, Progress, Store
 from onefold.doctor.importing import Brought, look_into
 from onefold.errors import StoreError
-from onefold.model import system_clock
+from onefold.ids import system_clock
 
 _DATABASE = b"SQLite format 3\x00"
 _SHOWN = 5

@@ -15,7 +15,8 @@ from onefold.cli import verify
 from onefold.cli.options import JsonOption, WrongUse, default_store
 from onefold.cli.output import as_json, console, count, line_on_stderr, plain, safe, say
 from onefold.doctor import CannotMend, Examined, Finding, InUse, Outcome, Progress, Store
-from onefold.model import Json, system_clock
+from onefold.ids import system_clock
+from onefold.model import Json
 
 _STYLES = {"harm": "red", "risk": "yellow", "note": None}
 

@@ -14,7 +14,7 @@ from onefold.cli.options import StoreOption, WrongUse, settings
 from onefold.cli.output import finish, line_on_stderr, safe, say
 from onefold.cli.serve import frames_file, opened_store
 from onefold.cli.token import TokensOption, tokens_path
-from onefold.model import random_id
+from onefold.ids import random_id
 
 if TYPE_CHECKING:
     from onefold.agents.hosting import Host

@@ -21,6 +21,7 @@ from onefold.compaction.proposal import Brief, propose
 from onefold.compaction.summarizers import Summarizer, always_says_the_same
 from onefold.compaction.work import Outlook, gather, look_ahead
 from onefold.errors import CommitRefused, CompactionDisabled, OnefoldError, StoreError, SummarizerFailed
+from onefold.ids import random_id
 from onefold.journal import view
 from onefold.journal.contract import Journal, segment
 from onefold.journal.history import has_agent
@@ -30,19 +31,7 @@ from onefold.journal.refusals import may_compact
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages import digest
-from onefold.model import (
-    FULL,
-    MANUAL,
-    Claim,
-    Compaction,
-    CompactResult,
-    Draft,
-    Held,
-    HolderId,
-    Requested,
-    Spent,
-    random_id,
-)
+from onefold.model import FULL, MANUAL, Claim, Compaction, CompactResult, Draft, Held, HolderId, Requested, Spent
 
 log = logging.getLogger("onefold.compaction")
 leases = logging.getLogger("onefold.leases")

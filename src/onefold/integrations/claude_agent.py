@@ -22,11 +22,12 @@ from claude_agent_sdk.types import (
 from onefold import aio
 from onefold.aio.threads import in_thread
 from onefold.errors import SessionNotFound
+from onefold.ids import random_id
 from onefold.integrations.common import Place, StoreOrAddress, below
 from onefold.integrations.handles import Handles
 from onefold.integrations.once import append_new
 from onefold.journal import history
-from onefold.model import MESSAGE, Ids, Json, SessionState, random_id
+from onefold.model import MESSAGE, Ids, Json, SessionState
 from onefold.session import Session
 
 FORMAT = "claude-code"

@@ -18,9 +18,10 @@ from onefold.compaction.policy import Policy
 from onefold.compaction.prompt import Prompt
 from onefold.compaction.summarizers import Material, Summarizer
 from onefold.errors import OutcomeUnknown, StoreError, SummarizerFailed
+from onefold.ids import random_id, system_clock
 from onefold.messages import codec
 from onefold.messages.groups import group
-from onefold.model import Appended, Ids, Json, SessionState, Summary, random_id, system_clock
+from onefold.model import Appended, Ids, Json, SessionState, Summary
 from onefold.store import Store, open
 from onefold.summarizers.asking import Asking, End, Heard, Usage
 from onefold.summarizers.line import Line

@@ -34,15 +34,17 @@ from onefold import Context, Policy, aio
 from onefold.aio.threads import in_thread
 from onefold.compaction.summarizers import Material, Summarizer
 from onefold.errors import KeyConflict, Moved, OnefoldError, OutcomeUnknown, SessionNotFound, SummarizerFailed
+from onefold.ids import random_id
 from onefold.integrations.common import Place, StoreOrAddress, Told, below, by_model
 from onefold.integrations.handles import Handles
+from onefold.integrations.once import without_lines
 from onefold.journal import view
 from onefold.journal.seam import Transaction
 from onefold.messages import convert
 from onefold.messages.codecs import OPENAI_CHAT
 from onefold.messages.frame import EARLIER, PINNED, PINNED_END
 from onefold.messages.mask import masked
-from onefold.model import MESSAGE, Appended, Ids, Json, Record, Summary, random_id
+from onefold.model import MESSAGE, Appended, Ids, Json, Record, Summary
 from onefold.session import Session as Handle
 
 FORMAT = "google-adk"
@@ -164,6 +166,8 @@ class OnefoldSessionService(BaseSessionService):
         body = _body(event)
         try:
             handle = await self._handle(session.app_name, session.user_id, session.id)
+            if not await in_thread(partial(without_lines, handle._session, [body], FORMAT)):
+                return event  # a masked result, as it was shown: the journal has it whole
             await self._share(session.app_name, session.user_id, event.id, _jsonable(event.actions.state_delta))
             written = await _append(handle, body, f"event-{event.id}")
         except SessionNotFound as gone:

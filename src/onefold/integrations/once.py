@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onefold.errors import OutcomeUnknown
+from onefold.ids import random_id
+from onefold.journal import view
 from onefold.journal.refusals import check_name
 from onefold.journal.seam import Transaction
 from onefold.journal.view import known
 from onefold.messages import codec, digest
-from onefold.model import ERASED, MESSAGE, Draft, Ids, Json, SessionState, random_id
+from onefold.messages.mask import is_rendered
+from onefold.model import ERASED, MESSAGE, Draft, Ids, Json, SessionState
 from onefold.session import Session
 
 
@@ -28,8 +31,8 @@ def append_new(
 
     A message without an id is appended as it comes. One whose id is there with other content is passed over, or with
     `changes` written as well, once for each content; but calls and results stay as they were said first, since two
-    messages would have the same ones. If the store cannot tell whether it was written, it is asked again;
-    `OutcomeUnknown` is raised only if it cannot tell then either.
+    messages would have the same ones. What stands for a masked result is written under no id. If the store cannot tell
+    whether it was written, it is asked again; `OutcomeUnknown` is raised only if it cannot tell then either.
     """
     if not messages:
         return ()
@@ -59,10 +62,37 @@ def append_new(
     return numbers
 
 
+def _comes_back(tx: Transaction, state: SessionState, draft: Draft) -> bool:
+    """Whether a draft is a masked result that a framework hands over under another id: it was rendered, and nothing
+    rendered is written. A tool may well give such words, so the journal has to have a result of that call."""
+    header = draft.header
+    if header is None or not header.closes or header.opens or not is_rendered(draft.format, draft.body):
+        return False
+    answered: set[str] = set()
+    for heading in view.headers(tx, state.id, 1, state.last + 1, tools_only=True):
+        answered.difference_update(heading.header.opens)
+        answered.update(heading.header.closes)
+    return answered.issuperset(header.closes)
+
+
+def without_lines(session: Session, messages: Sequence[Json], format: str) -> list[Json]:
+    """Messages without masked results that come back."""
+    if not any(is_rendered(format, message) for message in messages):
+        return list(messages)
+    drafts = session._drafts(messages, format, None)
+
+    def look(tx: Transaction) -> list[bool]:
+        state = known(tx, session.id)
+        return [_comes_back(tx, state, draft) for draft in drafts]
+
+    back = session._journal.backend.read(look)
+    return [message for message, gone in zip(messages, back, strict=True) if not gone]
+
+
 def _new(tx: Transaction, state: SessionState, draft: Draft, changes: bool) -> Draft | None:
     """The draft as it is to be written; None if it was, whatever became of it."""
     if draft.key is None or (use := tx.key(state.id, draft.key)) is None:
-        return draft
+        return None if _comes_back(tx, state, draft) else draft
     content = digest("", draft.kind, draft.format, draft.body)
     if not changes or use.digest in (content, ERASED) or _without_thoughts(tx, state, use.first, draft):
         return None

@@ -25,6 +25,7 @@ from onefold.compaction.counting import Counter
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizers import Summarizer
 from onefold.integrations.common import Place, StoreOrAddress, Told, append, by_model, latest
+from onefold.integrations.once import without_lines
 from onefold.journal import history
 from onefold.model import CompactResult
 
@@ -124,7 +125,9 @@ class OnefoldSession:
         if any(_sealed(item) for item in items):
             await kept.session.keep("agent")
             format = _SEALED
-        await append(kept.session, list(items), format)
+        said = await in_thread(partial(without_lines, kept.session._session, list(items), format))
+        if said:
+            await append(kept.session, said, format)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Takes the newest item back and gives it. The journal keeps it, hidden: see `Session.redo`."""

@@ -49,7 +49,7 @@ from onefold.compaction.summarizers import Summarizer
 from onefold.integrations.common import Place, StoreOrAddress, Told, append, by_model, overflowed
 from onefold.integrations.recorded import Recorded
 from onefold.messages import convert
-from onefold.messages.mask import is_line
+from onefold.messages.mask import was_line
 from onefold.model import CompactResult, Json
 
 if TYPE_CHECKING:
@@ -389,7 +389,7 @@ def same(one: ModelMessage, other: ModelMessage) -> bool:
 
 def _alike(part: dict[str, Json], other: dict[str, Json]) -> bool:
     """Whether two parts say the same. A result that is a line in one of them is the result itself."""
-    line = is_line(part.get("content")) or is_line(other.get("content"))
+    line = was_line(part.get("content")) or was_line(other.get("content"))
     return part == other or (line and _bare_part(part) == _bare_part(other))
 
 

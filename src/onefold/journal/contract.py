@@ -34,6 +34,7 @@ from onefold.errors import (
     Superseded,
     TooLarge,
 )
+from onefold.ids import random_id
 from onefold.journal import fold, reading, view
 from onefold.journal.bodies import NOTHING, failed, handed_back, paid, printable, same_content, told
 from onefold.journal.bounds import held_back
@@ -78,7 +79,6 @@ from onefold.model import (
     Spent,
     Summary,
     TurnClaim,
-    random_id,
 )
 
 log = logging.getLogger("onefold")

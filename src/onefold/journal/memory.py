@@ -8,23 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from onefold.errors import StoreError
+from onefold.ids import random_id, system_clock
 from onefold.journal.rows import DictRows
 from onefold.journal.seam import Derived, Heading, Taken, Transaction
 from onefold.messages import decode
-from onefold.model import (
-    ASKING,
-    MARKS,
-    MESSAGE,
-    Clock,
-    Compaction,
-    KeyUse,
-    Lease,
-    Record,
-    Segment,
-    SessionState,
-    random_id,
-    system_clock,
-)
+from onefold.model import ASKING, MARKS, MESSAGE, Clock, Compaction, KeyUse, Lease, Record, Segment, SessionState
 
 T = TypeVar("T")
 

@@ -16,6 +16,8 @@ from onefold.model import Json
 
 _LINE = re.compile(r"\[The result #\d+, of about [\d,]+ tokens, is left out here to save room\. .*\]")
 
+_BEGINS = re.compile(r"\[The result #\d+, of about [\d,]+ tokens, is left out")
+
 
 def line(number: int, tokens: int) -> str:
     """What stands for a result: its number, its size, and how to read it again."""
@@ -29,6 +31,22 @@ def line(number: int, tokens: int) -> str:
 def is_line(text: object) -> bool:
     """Whether a text is what stands for a result."""
     return isinstance(text, str) and _LINE.fullmatch(text) is not None
+
+
+def was_line(text: object) -> bool:
+    """Whether a text is what stands for a result, or was made of that: somebody may have added to it, or cut it
+    short."""
+    return isinstance(text, str) and _BEGINS.search(text) is not None
+
+
+def is_rendered(format: str | None, body: Json) -> bool:
+    """Whether a message is results alone, and one of them is what stands for one, or was made of that."""
+    codec = FORMATS.get(format or PLAIN)
+    try:
+        parts = codec.parse(body).parts if codec is not None else ()
+    except InvalidMessage:
+        return False
+    return all(isinstance(p, Result) for p in parts) and any(isinstance(p, Result) and was_line(p.text) for p in parts)
 
 
 def masked(format: str | None, body: Json, number: int) -> Json | None:

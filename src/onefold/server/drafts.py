@@ -18,7 +18,7 @@ from onefold.compaction.resummary import SummaryDraft
 from onefold.compaction.run import whoami
 from onefold.compaction.summarizers import extract
 from onefold.errors import Moved, OnefoldError, StoreUnavailable
-from onefold.model import random_id
+from onefold.ids import random_id
 from onefold.server.acting import Asking
 from onefold.server.asking import DraftBody, SessionParam, TakeBody
 from onefold.server.errors import DECLARED

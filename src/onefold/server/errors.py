@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Match
 
 from onefold import errors
 from onefold.agents.refused import FORBIDDEN, Refused
-from onefold.model import system_clock
+from onefold.ids import system_clock
 from onefold.server.refusals import ANSWERS
 from onefold.server.shapes import ErrorJson, ErrorWords
 from onefold.server.shaping import dumps

@@ -22,9 +22,10 @@ from typing import Literal, Protocol, TypeVar
 from starlette.routing import BaseRoute
 
 from onefold.errors import OnefoldError, SessionNotFound
+from onefold.ids import random_id
 from onefold.journal import view
 from onefold.journal.seam import Transaction
-from onefold.model import ERASED, Json, Record, random_id
+from onefold.model import ERASED, Json, Record
 from onefold.server.notices import Chunk, Notice, Recent, notice
 from onefold.server.observing import Change, Observer
 from onefold.server.portions import Told, portion

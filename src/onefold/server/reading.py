@@ -13,9 +13,10 @@ from fastapi.responses import StreamingResponse
 
 from onefold.cli.export import lines, parents_first
 from onefold.compaction.context import boundary
+from onefold.ids import system_clock
 from onefold.journal import view
 from onefold.journal.seam import Transaction
-from onefold.model import MESSAGE, Json, Segment, SessionState, system_clock
+from onefold.model import MESSAGE, Json, Segment, SessionState
 from onefold.server.asking import (
     LAST,
     AfterParam,

@@ -19,8 +19,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from onefold.compaction.prompt import Answer, Prompt, Said, answer, asked, joined, merged, room, said
 from onefold.compaction.summarizers import Material
 from onefold.errors import SummarizerFailed
+from onefold.ids import random_id, system_clock
 from onefold.messages.codecs import estimate
-from onefold.model import Clock, Ids, Record, Spent, Summary, random_id, system_clock
+from onefold.model import Clock, Ids, Record, Spent, Summary
 from onefold.summarizers.fitting import pruned, split, squeezed
 from onefold.summarizers.line import Line
 from onefold.summarizers.sdk import need

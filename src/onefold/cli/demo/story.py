@@ -15,7 +15,8 @@ import onefold
 from onefold.cli.demo.cast import Cast, Child, StoryFailed
 from onefold.cli.demo.report import Narrator
 from onefold.cli.demo.setting import CALLERS, POLICY, SOFT, WRITERS
-from onefold.model import COMMITTED, FAILED, JOINED, MESSAGE, REQUESTED, SEGMENT_OPENED, Record, random_id
+from onefold.ids import random_id
+from onefold.model import COMMITTED, FAILED, JOINED, MESSAGE, REQUESTED, SEGMENT_OPENED, Record
 from onefold.session import Session
 from onefold.store import Store
 

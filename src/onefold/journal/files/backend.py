@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import apsw
 
+from onefold.ids import random_id, system_clock
 from onefold.journal import permissions
 from onefold.journal.files import backups, erasing, layout, making
 from onefold.journal.files.catching import Folder
@@ -30,7 +31,7 @@ from onefold.journal.sqlite.backend import Connect, connect
 from onefold.journal.sqlite.engine import check_library
 from onefold.journal.sqlite.file import AnyFile, StoreFile
 from onefold.journal.sqlite.line import Ticket
-from onefold.model import Clock, Ids, random_id, system_clock
+from onefold.model import Clock, Ids
 
 T = TypeVar("T")
 log = logging.getLogger("onefold")

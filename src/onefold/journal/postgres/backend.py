@@ -20,6 +20,7 @@ import psycopg
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from onefold.errors import OnefoldError, OutcomeUnknown, StoreError, StoreUnavailable
+from onefold.ids import random_id
 from onefold.journal.postgres import connecting, schema
 from onefold.journal.postgres.address import parse
 from onefold.journal.postgres.connecting import Link, Pool
@@ -30,7 +31,7 @@ from onefold.journal.postgres.schema import Shape
 from onefold.journal.postgres.trouble import doubtful, held_too_long, passing, translated
 from onefold.journal.postgres.watch import Watch
 from onefold.journal.seam import Transaction
-from onefold.model import Clock, Ids, random_id
+from onefold.model import Clock, Ids
 
 T = TypeVar("T")
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import apsw
 
 from onefold.errors import OnefoldError, OutcomeUnknown, StoreError, StoreTooNew, StoreUnavailable
+from onefold.ids import random_id, system_clock
 from onefold.journal import permissions
 from onefold.journal.seam import Transaction
 from onefold.journal.sqlite import schema
@@ -30,7 +31,7 @@ from onefold.journal.sqlite.place import check_place, look
 from onefold.journal.sqlite.readers import Readers
 from onefold.journal.sqlite.rows import Known, SqliteTransaction
 from onefold.journal.sqlite.watch import Watch
-from onefold.model import Clock, Ids, random_id, system_clock
+from onefold.model import Clock, Ids
 
 T = TypeVar("T")
 log = logging.getLogger("onefold")

@@ -1,0 +1,1 @@
+"""What masking saves on recorded conversations of coding agents, and what it costs in recall."""
