@@ -136,8 +136,8 @@ LINES: tuple[Line, ...] = (
         "test_a_figure_that_falls_by_a_little_is_still_that_of_another_context_f42",
     ),
     Line(
-        "compaction/run.py",
-        "previous=None if stuck else work.previous,",
+        "compaction/proposal.py",
+        "previous=None if brief.stuck else work.previous,",
         "previous=work.previous,",
         "tests/test_conformance_bounds.py",
         "test_a_summarizer_that_always_says_the_same_leaves_no_agent_stuck",

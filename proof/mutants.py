@@ -35,6 +35,7 @@ METHODS: dict[str, list[str]] = {
     "files, behind": ["-m", "proof.files", "--first", "--method", "bystander", "--only", "rows wait"],
     "files, killed": ["-m", "proof.files", "--first", "--method", "bystander", "--only", "append one"],
     "model": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_life_model.py"],
+    "masks": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_conformance_masks.py", "-k", "memory"],
     "engine": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_conformance_engine.py"],
 }
 
@@ -93,7 +94,7 @@ STANDS = Edit(
 )
 OUTLIVED = Edit(FOLD, 'if opened.source == "masked":')
 CLOSED = Edit(MASKS, "*(n for members in waiting for n in members), ", "")
-BEHIND_CUT = Edit(CONTRACT, "for m in base.masked if m[0] >= at", "for m in base.masked")
+BEHIND_CUT = Edit("journal/view.py", "for m in base.masked if m[0] >= cut", "for m in base.masked")
 SYNC = Edit("journal/sqlite/backend.py", "pragma synchronous = full", "pragma synchronous = off")
 
 LINES = "journal/files/writing.py"
@@ -152,8 +153,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a mask is of the head that was seen", (SAW,), "model"),
     Mutant("a mask waits where somebody went back", (RESTS,), "model"),
     Mutant("a mask stands on the segment before it", (STANDS,), "model"),
-    Mutant("failures outlive a mask", (OUTLIVED,), "model"),
-    Mutant("a result of an open group is not masked", (CLOSED,), "model"),
+    Mutant("failures outlive a mask", (OUTLIVED,), "masks"),
+    Mutant("a result of an open group is not masked", (CLOSED,), "masks"),
     Mutant("a commit masks only behind its cut", (BEHIND_CUT,), "schedules"),
     Mutant("what is over is decided at claim", (CLAIMED,), "schedules"),
     Mutant("previous summary carried", (CARRIED,), "engine"),
