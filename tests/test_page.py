@@ -813,6 +813,7 @@ def test_everything_can_be_done_with_the_keyboard_alone(shown: Shown, served: Se
     keys.press("Enter")
     expect(page.locator(".cut")).to_have_count(1)
     expect(page.get_by_role("dialog")).to_have_count(0)  # until the answer is here, it has the keys
+    expect(page.locator(".head")).to_contain_text("1 compaction")  # the curve may know of it before that
     keys.press("[")
     expect(page.locator(".row.fold:focus")).to_have_count(1)
     keys.press("Enter")
