@@ -799,21 +799,26 @@ def _copy(room: Room) -> Room:
     return made
 
 
+def _searches() -> dict[str, Callable[[argparse.Namespace], Explored]]:
+    return {
+        "plans": lambda _: explore_plans(7),
+        "masks": lambda _: explore_masks(5),
+        "drafts": lambda _: explore_drafts(6),
+        "compactions": lambda chosen: explore(chosen.depth, actors=chosen.actors, most=chosen.most),
+    }
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description="Goes through every order of steps of a few actors.")
     options.add_argument("--depth", type=int, default=5)
     options.add_argument("--actors", type=int, default=2)
     options.add_argument("--most", type=int, help="states after which it stops")
+    options.add_argument("--only", choices=list(searches := _searches()), help="one search instead of all")
     chosen = options.parse_args()
     if canary() is None:
         print("BROKEN: the search did not find a race that is there")
         return 1
-    for found in (
-        explore_plans(7),
-        explore_masks(5),
-        explore_drafts(6),
-        explore(chosen.depth, actors=chosen.actors, most=chosen.most),
-    ):
+    for found in (search(chosen) for name, search in searches.items() if chosen.only in (None, name)):
         print(f"{found.states:,} states, {found.steps:,} steps, depth {found.depth}, {found.refused:,} refused")
         if found.broken is not None:
             print(f"BROKEN: {found.broken.what}: {' / '.join(found.broken.path)}")

@@ -45,7 +45,7 @@ def test_what_was_not_synced_is_lost_by_the_disk_that_is_used_for_it() -> None:
 
 
 NOTHING = "0 lost, 0 between, 0 twice, 0 forked, 0 stuck, 0 unopenable"
-OTHERS = ("power loss", "engine", "model")
+OTHERS = ("masks", "power loss", "engine", "model")
 
 
 @pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.caught_by in OTHERS], ids=lambda m: m.name)
