@@ -616,6 +616,36 @@ def test_a_commit_that_fails_in_an_unknown_way_says_so_and_the_next_one_works(fr
     assert done(frames.append("s", kept("x"))) == 1
 
 
+def test_a_fork_waits_for_what_is_being_written(path: str) -> None:
+    """A child that began within a transaction would find the file locked for good, by nobody."""
+    code = (
+        "import os, sys, threading\n"
+        "from onefold.agents import fork_guard\n"
+        "from onefold.agents.frames import Frames\nfrom onefold.agents.pages import Kept\n"
+        "frames = Frames(sys.argv[1])\n"
+        "began, forks = threading.Event(), threading.Event()\n"
+        "def work(connection):\n"
+        "    began.set()\n"
+        "    forks.wait(2)\n"
+        "wrote = frames._submit(work)\n"
+        "began.wait()\n"
+        "def look():\n"
+        "    while not fork_guard._one_fork.locked(): pass\n"
+        "    forks.set()\n"
+        "threading.Thread(target=look, daemon=True).start()\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    own = Frames(sys.argv[1])\n"
+        "    own.append('s', [Kept('in', 'y', 0)]).result(5)\n"
+        "    os._exit(0)\n"
+        "wrote.result()\n"
+        "assert os.waitpid(pid, 0)[1] == 0\n"
+        "frames.close()\n"
+    )
+    run = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, path]
+    subprocess.run(run, cwd=ROOT, check=True, timeout=PATIENCE)
+
+
 def test_a_forked_child_is_told_to_open_its_own(path: str) -> None:
     code = (
         "import os, sys\n"

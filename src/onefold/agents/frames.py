@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import apsw
 import orjson
 
+from onefold.agents.fork_guard import fork_guard
 from onefold.agents.pages import LARGE, Kept, Numbered, packed, page, pages, unpacked
 from onefold.agents.retention import MOST_BYTES, PAGES, Retention, forget
 from onefold.errors import OutcomeUnknown, SessionNotFound, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
@@ -118,6 +119,7 @@ class Frames:
         self._pid = os.getpid()
         self._jobs: deque[_Job] = deque()
         self._news = threading.Condition()
+        self._writing = fork_guard()
         self._closed = False
         self._retention = Retention(most)
         self._readers: list[apsw.Connection] = []
@@ -301,7 +303,7 @@ class Frames:
             log.warning("the frames could not be made smaller: %s", error)
 
     def _transaction(self, works: list[Callable[[apsw.Connection], Any]]) -> list[Any]:
-        with self._translated():
+        with self._writing, self._translated():
             if self._writer is None:
                 self._writer = self._connect()
             connection = self._writer
