@@ -14,7 +14,7 @@ from itertools import pairwise, takewhile
 from typing import Any
 
 CONTENT = ("message", "input.queued", "note")
-SILENT = ("segment", "compaction", "turn", "input", "agent", "limits")
+SILENT = ("segment", "compaction", "summary", "turn", "input", "agent", "limits")
 """The first words of kinds that no context shows, hidden or not."""
 URGENT = ("manual", "limit", "overflow", "erase")
 
