@@ -7,6 +7,14 @@ import { button, el, replace } from "./dom.js";
 import { sessionLink } from "./parts.js";
 import * as words from "./words.js";
 
+/** The look that is under way. The server has one at a time, and goes on with it when this view is left. */
+let looking = null;
+
+function verified() {
+  looking ??= get("verify").finally(() => (looking = null));
+  return looking;
+}
+
 export class Health {
   constructor(main, { live }) {
     live(null);
@@ -23,7 +31,7 @@ export class Health {
     replace(this.body, el("p.busy", {}, "Reading every journal…"));
     const began = performance.now();
     try {
-      this.#show(await get("verify"), (performance.now() - began) / 1000);
+      this.#show(await verified(), (performance.now() - began) / 1000);
     } catch (error) {
       if (!this.stopped) replace(this.body, trouble(error, () => this.check()));
     }
