@@ -13,7 +13,8 @@ DEV := .venv/.dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-agents test-integrations check bench bench-masking bench-peers bench-scaling soak spec fidelity format clean
+.PHONY: help demo test test-agents test-integrations check check-coverage bench bench-masking bench-peers bench-scaling
+.PHONY: soak spec fidelity docs release format clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target sentence; do \
@@ -23,8 +24,8 @@ help: ## Show this list.
 demo: $(RUNTIME) ## See onefold at work, in a minute.
 	@$(BIN)/onefold demo
 
-test: $(DEV) ## Run the tests on all cores; pass options with ARGS="-k name".
-	@.ci/browser
+test: $(DEV) ## Run the tests on all cores; ARGS="-k name" runs some, ARGS=--all-stores each on all four stores.
+	@.ci/browser --check
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 test-agents: $(DEV) ## Test against the real agents and their clients; installs them into .real, about 3 GB.
@@ -39,6 +40,11 @@ check: $(DEV) ## Check format, lint, types, and who imports whom.
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+check-coverage: $(DEV) ## Run the tests and measure which lines they reach; writes docs/coverage.md, with ARGS="-k name" only a table.
+	@.ci/browser --check
+	$(BIN)/python -m pytest -n auto --dist loadgroup --timeout 360 --cov --cov-report term:skip-covered --cov-report json:.coverage-report.json $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m tests.support.coverage_page .coverage-report.json docs/coverage.md)
 
 bench: $(DEV) ## Measure; pass options with ARGS="...".
 	$(BIN)/python -m bench $(ARGS)
@@ -63,12 +69,20 @@ spec: $(DEV) ## Check the specification in docs/spec; needs Java.
 fidelity: $(DEV) ## Measure what a context still holds after five forgetful compactions; writes docs/fidelity.md.
 	$(BIN)/python -m fidelity $(ARGS)
 
+docs: $(DEV) ## Build the documentation as a site with search, in site/; look at it with `python3 -m http.server -d site`.
+	$(PIP_INSTALL) 'mkdocs-material>=9.7,<10'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+release: $(DEV) ## Build the sdist and the wheel into dist/, check them, and say what to upload; uploads nothing.
+	$(PIP_INSTALL) 'build>=1.3' 'twine>=6.2'
+	$(BIN)/python -m release
+
 format: $(DEV) ## Format the code and fix what the linter can fix.
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 
 clean: ## Remove .venv, caches and build results.
-	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist site .coverage .coverage.* .coverage-report.json .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUNTIME): $(VENV) pyproject.toml
@@ -79,7 +93,8 @@ $(RUNTIME): $(VENV) pyproject.toml
 # The tools come on top of the runtime dependencies, so this satisfies both stamps.
 $(DEV): $(VENV) pyproject.toml
 	@echo "Installing onefold and its development tools into .venv ..."
-	@$(PIP_INSTALL) --editable '.[dev]'
+	@$(PIP_INSTALL) --upgrade 'pip>=25.1' # older ones know no dependency groups
+	@$(PIP_INSTALL) --editable . --group dev
 	@touch $(RUNTIME) $@
 
 # Some systems ship Python without ensurepip, or without pip: make do with what is there, or say what is missing.

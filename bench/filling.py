@@ -14,11 +14,11 @@ from psycopg import sql
 
 import onefold
 from bench.stores import message
-from onefold.compaction.run import whoami
+from onefold.compaction.holder import this_process
 from onefold.errors import StoreDamaged
-from onefold.journal import columns
-from onefold.journal.verify import audit
+from onefold.journal import verify
 from onefold.model import Claim, SessionState
+from onefold.storage import row_codec
 
 RECORDS = 1_000
 """Of each session."""
@@ -71,7 +71,7 @@ def check(filled: Filled, numbers: list[int]) -> int:
     seen = 0
     with onefold.open(filled.address) as store:
         for name in (LONG, *(filled.session(n) for n in numbers)):
-            count, found, _ = store.journal.backend.read(lambda tx, s=name: audit(tx, s))  # type: ignore[misc]
+            count, found, _ = store.journal.backend.read(lambda tx, s=name: verify.check(tx, s))  # type: ignore[misc]
             if found:
                 raise StoreDamaged(f"the bench's own session {name!r} is not as its journal says: {found[0]}")
             seen += count
@@ -96,7 +96,7 @@ def _append(session: onefold.Session, until: int) -> None:
 
 def _compact(store: onefold.Store, session: str) -> None:
     store.journal.request(session)
-    claim = store.journal.claim(session, whoami())
+    claim = store.journal.claim(session, this_process())
     if not isinstance(claim, Claim):
         raise RuntimeError(f"the bench's own compaction was not granted: {claim}")
     cut = claim.fence - _TAIL
@@ -143,7 +143,7 @@ def _copy_states(link: _Link, schema: str, states: list[SessionState]) -> None:
     )
     with link.cursor() as cursor, cursor.copy(into) as copy:
         for state in states:
-            copy.write_row((*state, columns.seal(state)))
+            copy.write_row((*state, row_codec.row_checksum(state)))
 
 
 def _write_long(store: onefold.Store, link: _Link, schema: str, records: int) -> None:

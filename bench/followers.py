@@ -88,9 +88,9 @@ def _write(session: onefold.Session, records: int, rate: float) -> None:
 def live_server(path: str) -> Json:
     """Serves a store until SIGTERM, with the guard, and without a bound on how often one token may connect."""
     from onefold.server.app import create_app
-    from onefold.server.serving import log_to, serve
+    from onefold.server.run import log_to, serve
+    from onefold.server.security.tokens import Tokens
     from onefold.server.settings import Settings
-    from onefold.server.tokens import Tokens
 
     ready()
     log_to(level="warning")
@@ -107,7 +107,7 @@ def live_server(path: str) -> Json:
 
 
 def live_clients(path: str, port: str, followers: str, after: str, records: str) -> Json:
-    from onefold.server.serving import make_room
+    from onefold.server.run import make_room
 
     make_room(int(followers))
     ready()

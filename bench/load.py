@@ -89,7 +89,7 @@ def worker(address: str, seconds: str, what: str) -> Json:
     model, policy = (QUICK_MODEL, onefold.Policy(quote_tokens=0)) if what == "bare" else (MODEL, onefold.Policy())
     stop, pause = threading.Event(), threading.Event()
 
-    def summarizer(material: onefold.Material) -> str:
+    def summarizer(material: onefold.SummaryInput) -> str:
         pause.wait(model)
         return f"What was said in {len(material.records)} messages up to {material.records[-1].number}. " * 4
 

@@ -249,11 +249,11 @@ def fork(large: Path, size: Size, say: Say) -> Row:
 
 def during_compaction(folder: Path, size: Size, say: Say) -> Row:
     """Each round with a compaction begins before its first append and ends after its last but a few."""
-    policy = onefold.Policy(renew=0.25)
+    policy = onefold.Policy(lease_renew_interval=0.25)
     appends = 10 * size.appends
     enough = threading.Event()
 
-    def slow(material: onefold.Material) -> str:
+    def slow(material: onefold.SummaryInput) -> str:
         enough.wait(60)
         return f"The summary of {len(material.records)} messages up to {material.records[-1].number}. " * 4
 
@@ -271,7 +271,7 @@ def during_compaction(folder: Path, size: Size, say: Say) -> Row:
             enough.clear()
             started = session.compact(wait=False, base=session.head)
             times = append_times(session, appends - appends // 10)
-            if session.holder() is None:
+            if session.compaction_holder() is None:
                 raise RuntimeError("the compaction was over before the appends were")
             enough.set()
             times += append_times(session, appends // 10)

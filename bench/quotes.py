@@ -53,7 +53,7 @@ def _shown(folder: Path, rounds: int, say: Callable[[str], None]) -> Row:
     say("a context with quotes, against one without")
     sides = []
     for name, policy in (("quoting", USUAL), ("silent", NONE)):
-        store = onefold.open(folder / f"{name}.db", summarizer=onefold.extract, policy=policy)
+        store = onefold.open(folder / f"{name}.db", summarizer=onefold.extractive_summary, policy=policy)
         session = store.session("one")
         for n in range(4):
             session.append(_turns(n, _TURNS))
@@ -99,7 +99,7 @@ def _worked(store: onefold.Store, round: int) -> float:
         session = store.session(f"session-{n}")
         session.append(_turns(1_000 * round + n, _TURNS))
         store.journal.request(session.id)
-    worker = Worker(store, onefold.extract, upkeep=None)
+    worker = Worker(store, onefold.extractive_summary, upkeep=None)
     took = _timed(lambda: worker.run(threading.Event(), once=True))
     if worker.standing.committed != _SESSIONS:
         raise RuntimeError(f"the bench's own worker made {worker.standing.committed} of {_SESSIONS} compactions")
@@ -108,7 +108,7 @@ def _worked(store: onefold.Store, round: int) -> float:
 
 def _compacted(folder: Path, said: list[Json], policy: onefold.Policy) -> float:
     path = folder / "megabyte.db"
-    with onefold.open(path, summarizer=onefold.extract, policy=policy) as store:
+    with onefold.open(path, summarizer=onefold.extractive_summary, policy=policy) as store:
         session = store.session(f"{time.perf_counter_ns()}")
         session.append(said)
         return _timed(session.compact)

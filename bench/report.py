@@ -13,7 +13,7 @@ from pathlib import Path
 
 import apsw
 
-from onefold.journal.sqlite.place import MOUNTS, file_system
+from onefold.storage.sqlite.path_checks import MOUNTS, file_system
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 

@@ -27,9 +27,9 @@ from bench.measures import in_turn, timed
 from bench.report import TIMES, Bound, Row, machine, missed
 from bench.scaling_page import Line, Measured, Point, page, plot, text
 from bench.stores import message
-from onefold.compaction.run import whoami
+from onefold.compaction.holder import this_process
 from onefold.messages import encode
-from tests.postgres_server import Server
+from tests.support.postgres_server import Server
 
 DOCS = Path(__file__).parent.parent / "docs"
 PROCESSES = (1, 2, 4, 8)
@@ -280,7 +280,7 @@ def looks(bench: Bench) -> Row:
     bench._ask_for_compactions(bench.size.sessions)
     with onefold.open(bench.large.address) as store:
         count = len(store.compactions())
-        times = [timed(partial(store.journal.claim_next, whoami())) for _ in range(bench.size.rounds)]
+        times = [timed(partial(store.journal.claim_next, this_process())) for _ in range(bench.size.rounds)]
     return Row(f"taking the next compaction where {count:,} wait", median(times) * 1e3, "ms")
 
 

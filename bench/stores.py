@@ -11,11 +11,11 @@ from pathlib import Path
 import apsw
 
 import onefold
-from onefold.compaction.run import whoami
+from onefold.compaction.holder import this_process
 from onefold.ids import random_id, system_clock
-from onefold.journal.sqlite.engine import queries
 from onefold.messages.codecs import draft
 from onefold.model import Claim, Json, Quotes, Segment
+from onefold.storage.sqlite.queries import queries
 
 TAIL = 100
 BATCH = 5_000
@@ -124,7 +124,7 @@ def ready_to_commit(store: onefold.Store, tail: int, quotes: Quotes | None = Non
     """Asks for a compaction of the long session and claims it. What is left to do is the commit alone."""
     journal = store.journal
     journal.request("long")
-    claim = journal.claim("long", whoami())
+    claim = journal.claim("long", this_process())
     if not isinstance(claim, Claim):
         raise RuntimeError(f"the bench's own compaction was not granted: {claim}")
     cut = claim.fence - tail

@@ -217,7 +217,7 @@ def lasting(group: str, n: int) -> Found:
         languages.small_talk(group if group in LANGUAGES else "en", 1_000 + extra, 8)
         for extra in range(MANY_ROUNDS - talks.ROUNDS)
     ]
-    policy = replace(_policy(room, QUOTES), tail_tokens=room // 20, shrink=0.0)  # so that each round cuts something
+    policy = replace(_policy(room, QUOTES), tail_tokens=room // 20, min_shrink=0.0)  # so that each round cuts something
     with onefold.open("memory:", summarizer=Forgetful(), policy=policy) as store:
         session = store.session("talk")
         for stretch in talk.stretches:
@@ -272,7 +272,7 @@ def size(talk: Talk) -> int:
 
 def _policy(room: int, way: str) -> Policy:
     return Policy(
-        limit=1_000_000,
+        window=1_000_000,
         tail_tokens=int(room * (TAIL_SHARE + (QUOTE_SHARE if way == NEWEST else 0))),
         tail_share=0.7,
         summary_tokens=max(16, int(room * SUMMARY_SHARE)),

@@ -7,7 +7,7 @@ import re
 from itertools import cycle
 
 from fidelity.talks import Talk
-from onefold import Fact, LabelEnd, Material, Summary
+from onefold import Fact, LabelEnd, Summary, SummaryInput
 
 _LABELS = {
     "rule": "rule", "cap": "limit", "preference": "preference",
@@ -35,7 +35,7 @@ class Forgetful:
     def __init__(self) -> None:
         self._texts = cycle(" ".join(text.split()) for text in _TEXTS.split("\n\n"))
 
-    def __call__(self, material: Material) -> str:
+    def __call__(self, material: SummaryInput) -> str:
         return next(self._texts)
 
 
@@ -52,7 +52,7 @@ class Honest:
         self._at: dict[str, int] = {}
         self._forgetful = Forgetful()
 
-    def __call__(self, material: Material) -> Summary:
+    def __call__(self, material: SummaryInput) -> Summary:
         told = [(record.number, material.text(record)) for record in material.records]
         said = [*self._facts, *(("rule", end.said) for end in self._ends)]
         found = [Fact(kind, words, words, n, by="model") for n, text in told for kind, words in said if words in text]
@@ -73,7 +73,7 @@ class Eager:
         self._orders = [order for trap in talk.traps for order in trap.orders]
         self._forgetful = Forgetful()
 
-    def __call__(self, material: Material) -> Summary:
+    def __call__(self, material: SummaryInput) -> Summary:
         found = [
             Fact("rule", words, words, record.number, by="model")
             for record in material.records

@@ -24,12 +24,12 @@ from claude_agent_sdk.testing import run_session_store_conformance
 
 import onefold
 from onefold.integrations.claude_agent import OnefoldSessionStore, session_id
-from onefold.messages.mask import masked
+from onefold.messages.result_mask import masked
 from onefold.model import Json
 from real.model import DirectedModel
 from real.outside import Outside
-from tests.helpers import Child, at_barrier, restless, say
-from tests.pages import run_page
+from tests.support.helpers import Child, at_barrier, restless, say
+from tests.support.pages import run_page
 
 ROOT = Path(__file__).parent.parent
 KEY: Any = {"project_key": "proj", "session_id": "sess"}
@@ -266,7 +266,35 @@ def test_a_compaction_of_claude_code_s_own_is_one_segment(store: onefold.Store) 
     assert (opened.source, opened.keeper, opened.cut) == ("observed", "agent", 1)
     assert session.state.messages == 4
     with pytest.raises(onefold.CompactionDisabled):
-        session.compact(onefold.extract)
+        session.compact(onefold.extractive_summary)
+
+
+def test_what_the_provider_compacted_for_claude_code_is_kept_as_it_is_and_told_to_everybody(
+    store: onefold.Store,
+) -> None:
+    block = {"type": "compaction", "content": "A garden is planned. The shed stays.", "encrypted_content": "b3BhcXVl"}
+    answer = {"role": "assistant", "content": [block, {"type": "text", "text": "It stays."}]}
+    lines: list[Any] = [line(1), {"type": "assistant", "uuid": "u2", "message": answer}, line(3)]
+    them = onefold.Origin("anthropic", model="claude-opus-5-5")
+
+    async def story(kept: OnefoldSessionStore) -> None:
+        await kept.append(KEY, lines)
+        assert await kept.load(KEY) == lines, "Claude Code gets its own lines back, whatever is in them"
+
+    run(story, OnefoldSessionStore(store))
+
+    session = store.session(IN_JOURNAL)
+    first, item, _ = [r.number for r in session.read() if r.kind == "message"]
+    assert "The shed stays." in str(session.context().to("openai-chat"))
+    with pytest.raises(onefold.OnefoldError, match="compacted by its agent, which keeps what its provider made"):
+        session.adopt(item, origin=them, covers=[first])
+    session.set_compaction_owner("onefold")  # somebody else goes on with it
+    session.adopt(item, origin=them, covers=[first])
+    native = session.context(origin=them)
+    assert (native.item, native.to("claude-code")[0]) == ((item,), lines[1])
+    plain = session.context()
+    assert plain.summary == block["content"]
+    assert [m["content"][0]["text"] for m in plain.to("anthropic")[1:]] == ["It stays.", "text 3"]
 
 
 def test_a_store_that_is_away_says_so_and_nothing_is_written(store: onefold.Store) -> None:

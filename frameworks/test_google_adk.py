@@ -30,8 +30,8 @@ from google.genai import types
 import onefold
 import onefold.aio
 from onefold.integrations.google_adk import OnefoldSessionService, left_out
-from tests.helpers import Child, at_barrier, restless, say
-from tests.pages import run_page
+from tests.support.helpers import Child, at_barrier, restless, say
+from tests.support.pages import run_page
 
 ROOT = Path(__file__).parent.parent
 LONG = "word " * 60
@@ -389,7 +389,7 @@ def test_what_a_provider_says_of_a_context_is_not_held_against_an_older_one(path
 
 
 def test_a_long_run_of_tool_calls_is_compacted_on_its_way(store: onefold.Store) -> None:
-    class Busy(Strict):
+    class TurnBusy(Strict):
         """Looks thirty times before it answers."""
 
         async def generate_content_async(
@@ -400,7 +400,7 @@ def test_a_long_run_of_tool_calls_is_compacted_on_its_way(store: onefold.Store) 
             call = types.FunctionCall(name="look", args={"at": f"place {len(self.seen)}"})
             yield _says(types.Part(function_call=call) if len(self.seen) < 30 else types.Part(text="Nothing."))
 
-    model = Busy(seen=[])
+    model = TurnBusy(seen=[])
 
     async def story(service: OnefoldSessionService) -> None:
         await service.create_session(**WHO)
@@ -492,7 +492,7 @@ def test_what_adk_rewinds_is_in_no_summary(store: onefold.Store) -> None:
 
     heard: list[str] = []
 
-    def summarize(material: onefold.Material) -> str:
+    def summarize(material: onefold.SummaryInput) -> str:
         heard.extend(material.text(r) for r in material.records)
         return f"They looked, up to {material.records[-1].number}."
 
@@ -621,13 +621,13 @@ def test_a_summarizer_that_fails_costs_nothing_until_the_context_is_full_and_the
     async def story(service: OnefoldSessionService) -> None:
         await service.create_session(**WHO)
         runner = runner_of(service, model)
-        with pytest.raises(onefold.TooLarge, match="the model is away"):
+        with pytest.raises(onefold.ContextTooLarge, match="the model is away"):
             [await ask(runner, f"Question {n}: {LONG}") for n in range(12)]
         assert len(model.seen) > 4
         kept = own((await get(service)).events)
         assert len({e.id for e in kept}) == len(kept)
         model.fails = False
-        store.session(IN_JOURNAL).compact(onefold.extract)
+        store.session(IN_JOURNAL).compact(onefold.extractive_summary)
         assert text_of((await ask(runner, "And now?"))[-1]).startswith("It is so:")
 
     run(story, OnefoldSessionService(store, model))
@@ -653,7 +653,7 @@ def test_an_answer_of_the_store_that_is_lost_writes_nothing_twice(
 
     def forgetful(self: Any, session: str, work: Any, **options: Any) -> Any:
         done = write(self, session, work, **options)
-        lost[0] = isinstance(done, onefold.Appended) and not lost[0]
+        lost[0] = isinstance(done, onefold.AppendResult) and not lost[0]
         if lost[0]:
             raise onefold.OutcomeUnknown("the disk answers nothing; repeat with the same key")
         return done
@@ -674,7 +674,7 @@ def test_the_loop_goes_on_while_a_summary_is_written(store: onefold.Store) -> No
     async def story(_: OnefoldSessionService) -> None:
         ticks = asyncio.Event()
 
-        async def summarize(material: onefold.Material) -> str:
+        async def summarize(material: onefold.SummaryInput) -> str:
             ticks.clear()
             await asyncio.wait_for(ticks.wait(), 10)  # set by another task of this loop
             return f"They looked, up to {material.records[-1].number}."

@@ -32,11 +32,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 import onefold
+from onefold.integrations.dedup import append_new
 from onefold.integrations.langchain import OnefoldMiddleware, record
-from onefold.integrations.once import append_new
-from onefold.integrations.written import Written
-from tests.helpers import Child, at_barrier, say
-from tests.pages import run_page
+from onefold.integrations.seen_cache import SeenCache
+from tests.support.helpers import Child, at_barrier, say
+from tests.support.pages import run_page
 
 ROOT = Path(__file__).parent.parent
 LONG = "word " * 60
@@ -419,7 +419,7 @@ def test_a_message_that_another_middleware_changes_in_place_is_noticed_in_the_sa
 
 
 def test_a_message_that_was_taken_out_and_comes_again_is_written_once(store: onefold.Store) -> None:
-    session, written = store.session("s"), Written()
+    session, written = store.session("s"), SeenCache()
     first, second = HumanMessage("One.", id="1"), HumanMessage("Two.", id="2")
 
     for state in ([first], [first, second], [second], [first, second]):
@@ -429,7 +429,7 @@ def test_a_message_that_was_taken_out_and_comes_again_is_written_once(store: one
 
 
 def test_what_another_process_wrote_does_not_hide_a_change_of_ones_own(store: onefold.Store) -> None:
-    here, there = Written(), Written()
+    here, there = SeenCache(), SeenCache()
     one, other, third = (HumanMessage(words, id="1") for words in ("One.", "Another.", "A third."))
 
     for message, written in ((one, here), (one, there), (other, there), (one, here), (other, here), (third, here)):
@@ -441,7 +441,7 @@ def test_what_another_process_wrote_does_not_hide_a_change_of_ones_own(store: on
 def test_what_could_not_be_written_is_not_taken_for_written(
     store: onefold.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session, written, message = store.session("s"), Written(), HumanMessage("One.", id="1")
+    session, written, message = store.session("s"), SeenCache(), HumanMessage("One.", id="1")
 
     def away(*_: Any, **__: Any) -> Any:
         raise onefold.StoreUnavailable("the disk is full")
@@ -456,7 +456,7 @@ def test_what_could_not_be_written_is_not_taken_for_written(
 
 
 def test_what_is_known_of_sessions_that_nobody_uses_any_more_is_forgotten() -> None:
-    written = Written(most=2)
+    written = SeenCache(most=2)
 
     for session in ("a", "b", "a", "c"):
         written.keep(session, {"1": 5})
@@ -535,7 +535,7 @@ def test_everything_is_the_same_when_awaited_and_the_loop_goes_on_meanwhile(stor
     async def main() -> None:
         model, ticks = Strict(seen=[]), asyncio.Event()
 
-        async def summarize(material: onefold.Material) -> str:
+        async def summarize(material: onefold.SummaryInput) -> str:
             ticks.clear()
             await asyncio.wait_for(ticks.wait(), 10)  # set by another task of this loop
             return f"They looked, up to {material.records[-1].number}, and found nothing."
@@ -587,14 +587,14 @@ def test_a_summarizer_that_fails_costs_nothing_until_the_context_is_full_and_the
     model = Strict(seen=[], summaries=[], fails=True)
     agent = agent_of(model, OnefoldMiddleware(store, model))
 
-    with pytest.raises(onefold.TooLarge, match="the model is away"):
+    with pytest.raises(onefold.ContextTooLarge, match="the model is away"):
         [ask(agent, f"Question {n}: {LONG}") for n in range(12)]
 
     assert len(model.seen) > 4
     written = said(store)
     assert len({m.id for m in written}) == len(written)
     model.fails = False
-    store.session("talk").compact(onefold.extract)
+    store.session("talk").compact(onefold.extractive_summary)
     assert ask(agent, "And now?")[-1].text.startswith("It is so: And now?")
 
 

@@ -12,9 +12,9 @@ import onefold
 from frameworks.environments import FRAMEWORKS, ROOT
 from frameworks.trying import every_call_has_its_result, one_line, run_example, said
 from onefold.messages import codec
-from tests.helpers import Child, at_barrier, quick, say, together
-from tests.model_server import Asked, Call, ModelServer, Reply, calls, says
-from tests.pages import run_page
+from tests.support.helpers import Child, at_barrier, quick, say, together
+from tests.support.model_server import Asked, Call, ModelServer, Reply, calls, says
+from tests.support.pages import run_page
 
 HERE = FRAMEWORKS["loops"]
 SMALL = quick(limits=onefold.Limits(1_500, 100, soft=0.6, hard=0.9), tail_tokens=200)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from agents import Agent, RunConfig, Runner, SessionSettings, SQLiteSession, function_tool
 from agents.extensions.memory import EncryptedSession
+from agents.memory import OpenAIResponsesCompactionSession
 from agents.memory import Session as SdkSession
-from agents.testing import ScriptedModel, assistant_message, function_call
+from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
+from openai.types.responses import Response, ResponseCompactionItem, ResponseCompletedEvent
 
 import onefold
 from frameworks.environments import FRAMEWORKS, ROOT
@@ -21,8 +24,8 @@ from frameworks.trying import bodies, every_call_has_its_result, one_line, run_e
 from onefold import aio
 from onefold.integrations.openai_agents import OnefoldSession, summarize_with
 from onefold.model import Json
-from tests.helpers import Child, at_barrier, quick, say, together
-from tests.pages import run_page
+from tests.support.helpers import Child, at_barrier, quick, say, together
+from tests.support.pages import run_page
 
 HERE = FRAMEWORKS["openai-agents"]
 QUIET = RunConfig(tracing_disabled=True)
@@ -438,7 +441,7 @@ async def _summaries(session: OnefoldSession) -> list[Json]:
 # ---------------------------------------------------------------------- failure paths
 
 
-def down(material: onefold.Material) -> str:
+def down(material: onefold.SummaryInput) -> str:
     raise ConnectionError("no answer")
 
 
@@ -451,7 +454,7 @@ def test_a_summarizer_that_fails_stops_no_run_until_the_hard_limit_and_loses_not
                 for n in range(40):
                     await Runner.run(agent(model), f"Question {n}?", session=session, run_config=QUIET)
 
-            with pytest.raises(onefold.TooLarge, match="and compaction"):
+            with pytest.raises(onefold.ContextTooLarge, match="and compaction"):
                 await many()
             assert SMALL.of(None).soft_tokens < max(sent(model)) <= SMALL.of(None).hard_tokens
         async with OnefoldSession("s", tmp_path / "a.db", policy=SMALL) as mended:
@@ -477,7 +480,7 @@ def test_an_append_whose_answer_was_lost_is_repeated_and_written_once(
 ) -> None:
     real, lost = aio.Session.append, [True]
 
-    async def loses(self: aio.Session, messages: Json, **options: Json) -> onefold.Appended:
+    async def loses(self: aio.Session, messages: Json, **options: Json) -> onefold.AppendResult:
         done = await real(self, messages, **options)
         if lost and lost.pop():
             raise onefold.OutcomeUnknown("the disk does not answer")
@@ -497,7 +500,7 @@ def test_an_append_whose_answer_was_lost_is_repeated_and_written_once(
 def test_the_event_loop_goes_on_while_a_summary_is_waited_for(tmp_path: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def slow(material: onefold.Material) -> str:
+    def slow(material: onefold.SummaryInput) -> str:
         begun.set()
         assert go_on.wait(20)
         return "They talked."
@@ -512,6 +515,186 @@ def test_the_event_loop_goes_on_while_a_summary_is_waited_for(tmp_path: Path) ->
             assert "They talked." in str(await waiting)
 
     run(story)
+
+
+# ---------------------------------------------------------------------- compactions that the provider makes
+
+
+class Compacts:
+    """A client of OpenAI's as far as `responses.compact` goes: people's words come back, and an item for the rest."""
+
+    def __init__(self, meanwhile: Callable[[], Awaitable[None]] | None = None, *also: Json) -> None:
+        self.responses = self
+        self.given: list[list[Json]] = []
+        self.windows: list[list[Json]] = []
+        self._meanwhile, self._also = meanwhile, also
+
+    async def compact(self, *, model: str, input: list[Json]) -> SimpleNamespace:
+        self.given.append(list(input))
+        if self._meanwhile is not None:
+            await self._meanwhile()
+        spoken = [item for item in input if item.get("role") == "user"]
+        item = {"type": "compaction", "id": f"cmp_{len(self.given)}", "encrypted_content": f"seal {len(self.given)}"}
+        self.windows.append([*spoken, item])
+        return SimpleNamespace(output=[*spoken, *self._also, item], usage=None)
+
+    def around(self, session: OnefoldSession) -> OpenAIResponsesCompactionSession:
+        return OpenAIResponsesCompactionSession(
+            session.session_id, cast(Any, session), client=cast(Any, self), should_trigger_compaction=lambda _: False
+        )
+
+
+NOW: Any = {"force": True, "compaction_mode": "input"}
+ELSEWHERE = onefold.Origin("anthropic", model="claude-opus-5-5")
+MORE: Json = {"role": "user", "content": "More."}
+
+
+def test_a_window_of_the_provider_takes_the_place_of_the_past_and_clears_nothing(tmp_path: Path) -> None:
+    path, client = tmp_path / "a.db", Compacts()
+
+    async def story() -> None:
+        model = ScriptedModel([step for n in range(4) for step in long_run(2, f"{n}-")])
+        ours = OnefoldSession("s", path)
+        session = client.around(ours)
+        for n in range(2):
+            await Runner.run(agent(model), f"Read {n}.", session=session, run_config=QUIET)
+        before = await ours.get_items()
+        await session.run_compaction(NOW)
+        assert client.given == [before]
+        assert await ours.get_items() == await session.get_items(1000) == client.windows[0]
+
+        await Runner.run(agent(model), "Read 2.", session=session, run_config=QUIET)
+        assert model.calls[-1].input[:3] == client.windows[0]
+        assert len(model.calls[-1].input) == len(client.windows[0]) + 5, "the window and this run, each once"
+        async with OnefoldSession("s", path, origin=ELSEWHERE) as other:
+            plain: list[Any] = await other.get_items()
+            assert plain[: len(before)] == before
+            assert len(plain) == 3 * 6
+
+        await session.run_compaction(NOW)
+        assert client.given[1][:3] == client.windows[0]
+        assert await ours.get_items() == client.windows[1]
+        ours.close()
+        async with OnefoldSession("s", path) as again:
+            assert await again.get_items() == client.windows[1]
+        async with OnefoldSession("s", path, origin=None) as other:
+            assert await other.get_items() == plain
+
+    run(story)
+    with onefold.open(path) as store:
+        records = said(store.session("s"))
+        every_call_has_its_result(records)
+        assert len(records) == 3 * 6 + len(client.windows[0]) + len(client.windows[1])
+        assert [s.source for s in store.session("s").segments()].count("provider") == 2
+        assert store.verify().findings == ()
+
+
+def test_what_somebody_else_wrote_while_the_provider_compacted_stands_behind_its_window(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    written: list[Any] = [{"role": "user", "content": "Stop."}, *EVERY_KIND[3:7]]
+
+    async def another() -> None:
+        async with OnefoldSession("s", path) as other:
+            await other.add_items(written)
+
+    async def story() -> None:
+        client = Compacts(another)
+        async with OnefoldSession("s", path) as ours:
+            session = client.around(ours)
+            model = ScriptedModel(long_run(1))
+            await Runner.run(agent(model), "Read.", session=session, run_config=QUIET)
+            await session.run_compaction(NOW)
+            assert await ours.get_items() == [*client.windows[0], *written]
+
+    run(story)
+
+
+def test_a_clear_is_one_unless_a_window_follows_it_from_the_same_hands(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    spoken: list[Any] = [{"role": "user", "content": "Hello"}]
+    window: list[Any] = [*spoken, {"type": "compaction", "id": "cmp_1", "encrypted_content": "seal"}]
+
+    async def story() -> None:
+        async with OnefoldSession("s", path) as session:
+            await session.add_items(EVERY_KIND)
+            await session.get_items()
+            await session.clear_session()
+        async with OnefoldSession("s", path) as again:  # the one before died right here
+            assert await again.get_items() == []
+            await again.clear_session()
+            await again.add_items(window)
+            assert await again.get_items() == window
+            await again.clear_session()
+            await again.add_items(spoken)
+            assert await again.get_items() == spoken
+            await again.add_items([cast(Any, MORE)])
+            await again.clear_session()
+            await again.add_items(spoken)
+            assert await again.get_items() == spoken, "what was given before is not all that was there"
+
+    run(story)
+    with onefold.open(path) as store:
+        assert bodies(said(store.session("s"))) == [*EVERY_KIND, *window, *spoken, MORE, *spoken]
+        assert "provider" not in [s.source for s in store.session("s").segments()]
+
+
+def test_a_window_that_cannot_be_written_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    client = Compacts(None, {"type": "function_call_output", "output": "of no call"})
+
+    async def story() -> None:
+        async with OnefoldSession("s", path, policy=SMALL) as ours:
+            session = client.around(ours)
+            await ours.add_items([{"role": "user", "content": f"{n} " + "word " * 60} for n in range(20)])
+            before = await ours.get_items()
+            with pytest.raises(onefold.InvalidMessage, match="needs the call_id"):
+                await session.run_compaction(NOW)
+            assert await ours.get_items() == before
+
+    run(story)
+    with onefold.open(path) as store:
+        assert len(said(store.session("s"))) == 20, "nothing that was rendered is in the journal"
+        assert one_line(store.session("s")) == 1
+
+
+def completed(output: list[Any]) -> Any:
+    response = Response.model_construct(id="resp-1", output=output, usage=None)
+    return ResponseCompletedEvent.model_construct(type="response.completed", response=response, sequence_number=0)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_item_in_an_answer_is_adopted_with_what_was_sent(tmp_path: Path, streamed: bool) -> None:
+    path = tmp_path / "a.db"
+    made = ResponseCompactionItem(id="cmp_1", encrypted_content="seal", type="compaction")
+    item = {"id": "cmp_1", "encrypted_content": "seal", "type": "compaction"}
+
+    async def asks(model: ScriptedModel, prompt: str, session: OnefoldSession) -> None:
+        if not streamed:
+            await Runner.run(agent(model), prompt, session=session, run_config=QUIET)
+            return
+        async for _ in Runner.run_streamed(agent(model), prompt, session=session, run_config=QUIET).stream_events():
+            pass
+
+    async def story() -> None:
+        output: Any = [made, function_call("read", {"path": "b"}, call_id="late")]
+        compacted = ModelStep.stream([completed(output)], output=output)
+        model = ScriptedModel([*long_run(1), compacted, [assistant_message("Both.")], [assistant_message("Yes.")]])
+        async with OnefoldSession("s", path) as session:
+            await asks(model, "Read a.", session)
+            await asks(model, "Read b.", session)
+            await asks(model, "Sure?", session)
+        kinds = [i.get("type") or i["role"] for i in model.calls[-1].input]
+        assert model.calls[-1].input[0] == item
+        assert kinds.count("function_call") == kinds.count("function_call_output") == 1
+        async with OnefoldSession("s", path, origin=ELSEWHERE) as other:
+            plain: list[Any] = await other.get_items()
+        assert item not in plain
+        assert [i["content"] for i in plain if i.get("role") == "user"] == ["Read a.", "Read b.", "Sure?"]
+
+    run(story)
+    with onefold.open(path) as store:
+        assert [s.source for s in store.session("s").segments()] == ["created", "provider"]
+        assert len(said(store.session("s"))) == 4 + 5 + 2
 
 
 # ---------------------------------------------------------------------- several processes

@@ -23,6 +23,7 @@ from pydantic_ai import (
 from pydantic_ai.capabilities import AbstractCapability, ProcessHistory
 from pydantic_ai.exceptions import ModelHTTPError, UserError
 from pydantic_ai.messages import (
+    CompactionPart,
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
@@ -36,6 +37,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ExternalToolset
@@ -45,11 +47,19 @@ import onefold
 from frameworks.environments import FRAMEWORKS, ROOT
 from frameworks.trying import every_call_has_its_result, one_line, run_example, said
 from onefold import aio
-from onefold.integrations.pydantic_ai import OnefoldHistory, _bare, _body, open_end, summarize_with
+from onefold.integrations.pydantic_ai import (
+    OnefoldHistory,
+    RetryModelRequest,
+    _bare,
+    _body,
+    _messages,
+    open_end,
+    summarize_with,
+)
 from onefold.messages import codec
 from onefold.model import Json
-from tests.helpers import Child, at_barrier, quick, say, together
-from tests.pages import run_page
+from tests.support.helpers import Child, at_barrier, quick, say, together
+from tests.support.pages import run_page
 
 HERE = FRAMEWORKS["pydantic-ai"]
 SMALL = quick(limits=onefold.Limits(1_500, 100, soft=0.6, hard=0.9), tail_tokens=200)
@@ -808,7 +818,7 @@ def test_a_context_that_the_provider_refuses_for_its_size_is_sent_again_smaller(
 # ---------------------------------------------------------------------- failure paths
 
 
-def down(material: onefold.Material) -> str:
+def down(material: onefold.SummaryInput) -> str:
     raise ConnectionError("no answer")
 
 
@@ -823,7 +833,7 @@ def test_a_summarizer_that_fails_stops_no_run_until_the_hard_limit_and_loses_not
             for n in range(40):
                 await agent.run(f"Question {n}?", conversation_id="s")
 
-        with pytest.raises(onefold.TooLarge, match="and compaction"):
+        with pytest.raises(onefold.ContextTooLarge, match="and compaction"):
             await many()
         await broken.aclose()
         assert SMALL.of(None).soft_tokens < max(model.tokens) <= SMALL.of(None).hard_tokens
@@ -915,7 +925,7 @@ def test_a_second_run_on_a_session_waits_its_turn_or_is_told_that_it_is_busy(tmp
 
         first = asyncio.create_task(slow.run("Read."))
         await begun.wait()
-        with pytest.raises(onefold.Busy):
+        with pytest.raises(onefold.TurnBusy):
             await model.agent(hasty).run("Now?")
         second = asyncio.create_task(model.agent(patient).run("Then?"))
         go_on.set()
@@ -944,7 +954,7 @@ def test_an_append_whose_answer_was_lost_is_repeated_and_written_once(
 ) -> None:
     real, lost = aio.Turn.append, [True]
 
-    async def loses(self: aio.Turn, messages: Json, **options: Json) -> onefold.Appended:
+    async def loses(self: aio.Turn, messages: Json, **options: Json) -> onefold.AppendResult:
         done = await real(self, messages, **options)
         if lost and lost.pop():
             raise onefold.OutcomeUnknown("the disk does not answer")
@@ -966,7 +976,7 @@ def test_an_append_whose_answer_was_lost_is_repeated_and_written_once(
 def test_the_event_loop_goes_on_while_a_summary_is_waited_for(tmp_path: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def slow(material: onefold.Material) -> str:
+    def slow(material: onefold.SummaryInput) -> str:
         begun.set()
         assert go_on.wait(20)
         return "They talked."
@@ -986,6 +996,136 @@ def test_the_event_loop_goes_on_while_a_summary_is_waited_for(tmp_path: Path) ->
 
     run(story)
     assert "They talked." in str(model.sent[0])
+
+
+# ---------------------------------------------------------------------- compactions that the provider makes
+
+READABLE = CompactionPart("A garden is planned. The shed stays.", provider_name="function")
+SEALED = CompactionPart(id="cmp_1", provider_name="function", provider_details={"encrypted_content": "seal"})
+
+
+def first(messages: Sequence[ModelMessage]) -> list[str]:
+    return [part.part_kind for message in messages[:2] for part in message.parts]
+
+
+def plans(*parts: Any) -> Answer:
+    """Answers, the second time with what it compacted before that."""
+    counted = [0]
+
+    def answer(messages: list[ModelMessage]) -> ModelResponse:
+        counted[0] += 1
+        return ModelResponse(parts=[*(parts if counted[0] == 2 else ()), TextPart(f"Answer {counted[0]}.")])
+
+    return answer
+
+
+@pytest.mark.parametrize("part", [READABLE, SEALED], ids=["readable", "sealed"])
+def test_an_item_in_an_answer_takes_the_place_of_the_past_for_the_model_that_made_it(
+    tmp_path: Path, part: CompactionPart
+) -> None:
+    model, other = Model(plans(part)), Model(says("Elsewhere."))
+
+    async def story() -> None:
+        history = OnefoldHistory(tmp_path / "a.db")
+        agent = model.agent(history)
+        for n in range(3):
+            await agent.run(f"Question {n}?", conversation_id="s")
+        await agent.run("Elsewhere?", model=FunctionModel(other, model_name="another"), conversation_id="s")
+        await agent.run("Back?", conversation_id="s")
+        await history.aclose()
+
+    run(story)
+    assert first(model.sent[1])[:2] == ["system-prompt", "user-prompt"]
+    for sent in model.sent[2:]:
+        assert first(sent) == ["system-prompt", "compaction", "text"]
+        assert "Question 0?" not in str(sent)
+        assert "Question 1?" not in str(sent)
+    assert "compaction" not in [p.part_kind for m in other.sent[0] for p in m.parts]
+    past = str(other.sent[0])
+    assert "seal" not in past
+    assert ("The shed stays." in past) == (part is READABLE)
+    assert ("Question 0?" in past) == (part is SEALED)
+    with onefold.open(tmp_path / "a.db") as store:
+        assert [s.source for s in store.session("s").segments()].count("provider") == 1
+        assert len(said(store.session("s"))) == 10
+        assert store.verify().findings == ()
+
+
+def test_a_run_that_asks_two_models_tells_each_of_them_what_is_for_it(tmp_path: Path) -> None:
+    model = Model(plans(READABLE))
+
+    async def story() -> None:
+        history = OnefoldHistory(tmp_path / "a.db")
+        for n in range(2):
+            await model.agent(history).run(f"Question {n}?", conversation_id="s")
+        session = await history.opened("s")
+        whose = onefold.Origin("function", model=FunctionModel(model, stream_function=model.stream).model_name)
+        read: dict[tuple[int, int], ModelMessage] = {}
+        native = _messages(await session.context(origin=whose), read)
+        plain = _messages(await session.context(), read)
+        assert [p.part_kind for m in native for p in m.parts] == ["compaction", "text"]
+        assert [p.part_kind for m in plain for p in m.parts] == ["user-prompt", "text"]
+        await history.aclose()
+
+    run(story)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_item_that_stands_for_less_than_what_is_known_is_a_message(tmp_path: Path, kept: bool) -> None:
+    """A processor of history sent less than the session has: for what the item stands, nobody knows."""
+    model = Model(plans(SEALED))
+
+    async def story() -> None:
+        history = OnefoldHistory(tmp_path / "a.db")
+        shorter: Any = ProcessHistory(lambda messages: messages if kept else messages[-1:])
+        agent: Agent[None, Any] = Agent(FunctionModel(model), capabilities=[history, shorter])
+        for n in range(2):
+            await agent.run(f"Question {n}?", conversation_id="s")
+        await history.aclose()
+
+    run(story)
+    with onefold.open(tmp_path / "a.db") as store:
+        adopted = "provider" in [s.source for s in store.session("s").segments()]
+        assert adopted == (kept and RetryModelRequest is not None), "older versions do not show what is sent"
+
+
+class Compacting(AbstractCapability[Any]):
+    """As the framework's own for OpenAI works without state: before a request, all but that is compacted."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.given = at, list[list[ModelMessage]]()
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        if len(request_context.messages) > self.at:
+            self.given.append(request_context.messages[:-1])
+            messages = [ModelResponse(parts=[SEALED]), request_context.messages[-1]]
+            request_context.messages = messages.copy()
+            ctx.messages[:] = messages
+        return request_context
+
+
+def test_what_a_capability_has_compacted_before_a_request_is_kept_and_not_paid_for_again(tmp_path: Path) -> None:
+    model, other, compacting = Model(says("Yes.")), Model(says("Elsewhere.")), Compacting(4)
+
+    async def story() -> None:
+        history = OnefoldHistory(tmp_path / "a.db")
+        agent: Agent[None, Any] = Agent(FunctionModel(model), capabilities=[history, compacting])
+        for n in range(4):
+            await agent.run(f"Question {n}?", conversation_id="s")
+        await other.agent(history).run("Elsewhere?", model=FunctionModel(other, model_name="x"), conversation_id="s")
+        await history.aclose()
+
+    run(story)
+    assert len(compacting.given) == 1, "the next request begins with what was made"
+    assert kinds(model.sent[2]) == ["compaction", "user-prompt"]
+    assert kinds(model.sent[3]) == ["compaction", "user-prompt", "text", "user-prompt"]
+    asked = [str(p.content) for m in other.sent[0] for p in m.parts if isinstance(p, UserPromptPart)]
+    assert asked == [*(f"Question {n}?" for n in range(4)), "Elsewhere?"]
+    with onefold.open(tmp_path / "a.db") as store:
+        assert len(said(store.session("s"))) == 11
+        assert store.verify().findings == ()
 
 
 # ---------------------------------------------------------------------- several processes

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from frameworks.environments import ROOT
 from onefold import Session
-from onefold.messages.groups import group
+from onefold.messages.tool_groups import group
 from onefold.model import Json, Record
 
 _PATIENCE = 60.0

@@ -21,7 +21,7 @@ from proof.report import PAGE, Guard, Row, page, table
 from proof.told import Told
 
 ROOT = Path(__file__).parent.parent
-_MODEL = "tests/test_life_model.py"
+_MODEL = "tests/faults/test_life_model.py"
 _AT_ONCE = 2
 
 
@@ -86,7 +86,9 @@ def every_schedule(size: Size, say: Say) -> Row:
     say(f"with masks: {masked.states:,} states")
     drafted = schedules.explore_drafts(size.depth)
     say(f"with summaries that are written again: {drafted.states:,} states")
-    searches = (two, three, plans, masked, drafted)
+    adopted = schedules.explore_adoptions(size.depth - 1)
+    say(f"with what a provider made: {adopted.states:,} states")
+    searches = (two, three, plans, masked, drafted, adopted)
     broken = [found.broken for found in searches if found.broken is not None]
     for what in broken:
         say(f"BROKEN: {what.what}: {' / '.join(what.path)}")
@@ -95,7 +97,7 @@ def every_schedule(size: Size, say: Say) -> Row:
     return Row(
         "schedules",
         f"{sum(s.steps for s in searches):,} steps, {sum(s.states for s in searches):,} states, "
-        f"depth {two.depth}, {three.depth}, {plans.depth}, {masked.depth} and {drafted.depth}",
+        f"depth {two.depth}, {three.depth}, {plans.depth}, {masked.depth}, {drafted.depth} and {adopted.depth}",
         faults=two.refused + three.refused,
         lost=len(lost),
         stuck=len(stuck),

@@ -22,10 +22,10 @@ from typing import Any, Literal
 import onefold
 from onefold import Store
 from onefold.errors import OnefoldError, OutcomeUnknown
-from onefold.journal.files import Disk, FilesBackend, layout
-from onefold.journal.files.lag import QUIET
-from onefold.journal.seam import Transaction
 from onefold.messages import draft
+from onefold.storage.base import Transaction
+from onefold.storage.jsonl import Disk, FilesBackend, layout
+from onefold.storage.jsonl.deferred_index import QUIET
 from proof.folders import FAULTS, LOSSES, Fault, Killed, Left, Machine, NotedDisk, Tree, moments
 from proof.operations import OPERATIONS, SECRET, Act, counted_ids, fill, fixed_clock, rows, stored
 from proof.told import Told

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import apsw
 
-from onefold.journal.files import Disk
+from onefold.storage.jsonl import Disk
 
 Names = Literal["none", "all", "until", "some"]
 Content = Literal["none", "all", "zeros", "some", "torn"]

@@ -17,7 +17,7 @@ from typing import Any
 import onefold
 from onefold import Store
 from onefold.errors import OnefoldError
-from onefold.journal.sqlite import SqliteBackend
+from onefold.storage.sqlite import SqliteBackend
 from proof import files
 from proof.calls import Calls
 from proof.operations import OPERATIONS, counted_ids, fixed_clock, prepare, rows, stored

@@ -46,9 +46,9 @@ class Line:
         return f"{self.file}: {' '.join(self.old.split())}"
 
 
-_RATES, _GUARD = "server/rates.py", "tests/test_server_guard.py"
-_FOLDING, _FOLDED = "agents/folding.py", "tests/test_agents_folding.py"
-_WORKER, _WORKERS = "worker.py", "tests/test_worker.py"
+_RATES, _GUARD = "server/security/rate_limit.py", "tests/server/test_guard.py"
+_FOLDING, _FOLDED = "acp/message_assembler.py", "tests/agents/test_message_assembler.py"
+_WORKER, _WORKERS = "worker.py", "tests/unit/test_worker.py"
 
 LINES: tuple[Line, ...] = (
     Line(
@@ -122,31 +122,31 @@ LINES: tuple[Line, ...] = (
         "test_a_call_that_is_over_at_once_is_not_waited_for",
     ),
     Line(
-        "compaction/plan.py",
+        "compaction/cut_planner.py",
         "if left >= tokens and stays >= count:",
         "if left > tokens and stays >= count:",
-        "tests/test_groups_and_plan.py",
+        "tests/unit/compaction/test_cut_planner.py",
         "test_a_tail_that_is_as_long_as_it_should_be_to_the_token_is_long_enough",
     ),
     Line(
         "compaction/limits.py",
         "fell = measured < self.measured * _SAME",
         "fell = measured < self.measured",
-        "tests/test_limits.py",
+        "tests/unit/compaction/test_limits.py",
         "test_a_figure_that_falls_by_a_little_is_still_that_of_another_context_f42",
     ),
     Line(
         "compaction/proposal.py",
         "previous=None if brief.stuck else work.previous,",
         "previous=work.previous,",
-        "tests/test_conformance_bounds.py",
+        "tests/contract/test_backoff.py",
         "test_a_summarizer_that_always_says_the_same_leaves_no_agent_stuck",
     ),
     Line(
         "journal/leases.py",
         "return lease if lease is not None and lease.fence == current.fence else None",
         "return lease",
-        "tests/test_takeover.py",
+        "tests/faults/test_takeover.py",
         "test_a_lease_that_an_earlier_attempt_left_behind_says_nothing_of_this_one",
     ),
     Line(

@@ -12,7 +12,7 @@ import tempfile
 from collections import Counter
 
 import onefold
-from onefold.errors import Busy, Moved, OnefoldError, TurnLost
+from onefold.errors import OnefoldError, StaleHandle, TurnBusy, TurnLost
 from proof.told import Told
 
 WRITERS = 3
@@ -20,7 +20,14 @@ A_STORE = 150
 """Kills after which the store is looked over and another one begun."""
 
 _POLICY = onefold.Policy(
-    tail_tokens=300, tail_messages=1, lease=0.4, renew=0.1, life=2.0, backoff=(0.0,), turn_lease=0.4, wait=1.0
+    tail_tokens=300,
+    tail_messages=1,
+    lease=0.4,
+    lease_renew_interval=0.1,
+    attempt_timeout=2.0,
+    backoff=(0.0,),
+    turn_lease=0.4,
+    wait_timeout=1.0,
 )
 
 
@@ -133,8 +140,8 @@ def _live(path: str, name: str, chance: random.Random, says: int) -> None:
                                 said(given["content"])
                                 given = message()
                     case 4:
-                        session.queue(given, key=given["content"])
-                        taken = session.take()
+                        session.queue_input(given, key=given["content"])
+                        taken = session.take_input()
                         if taken is not None:
                             said(str(taken.body["content"]))
                     case _:
@@ -142,7 +149,7 @@ def _live(path: str, name: str, chance: random.Random, says: int) -> None:
                         said(given["content"])
                         if chance.random() < 0.1 and not session.append(given, key=given["content"]).duplicate:
                             raise AssertionError("the same key was written twice")
-            except (Busy, TurnLost, Moved):
+            except (TurnBusy, TurnLost, StaleHandle):
                 continue
             except OnefoldError as error:
                 if "nothing to undo" not in str(error):
@@ -163,7 +170,7 @@ def _look_over(path: str, acknowledged: list[str], told: Told) -> None:
             if not report.healthy:
                 told.unopenable += 1
                 told.words += [f.what for f in report.findings]
-            if session.holder() is not None and session.compact(wait=30.0).state in ("requested", "running"):
+            if session.compaction_holder() is not None and session.compact(wait=30.0).state in ("requested", "running"):
                 told.stuck += 1
     except OnefoldError as error:
         told.unopenable += 1

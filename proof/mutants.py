@@ -17,12 +17,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
-CONTRACT = "journal/contract.py"
-FOLD = "journal/fold.py"
+CONTRACT = "journal/journal.py"
+FOLD = "storage/projection.py"
 LEASES = "journal/leases.py"
-HISTORY = "journal/history.py"
+UNDO = "journal/undo.py"
+UNFOLD = "journal/unfold.py"
 MASKS = "journal/masks.py"
-SUMMARIES = "journal/summaries.py"
+SUMMARIES = "journal/summary_drafts.py"
+ADOPTION = "journal/adoption.py"
 MODEL = "model.py"
 
 _FILES = ["-m", "proof.files", "--quick", "--first", "--method"]
@@ -30,7 +32,7 @@ METHODS: dict[str, list[str]] = {
     "schedules": ["-m", "proof.schedules", "--depth", "6"],
     **{
         f"schedules of {what}": ["-m", "proof.schedules", "--depth", "6", "--only", what]
-        for what in ("plans", "masks", "drafts", "compactions")
+        for what in ("plans", "masks", "drafts", "adoptions", "compactions")
     },
     "power loss": ["-m", "proof.power", "--quick"],
     "files, power lost": [*_FILES, "power", "--only", "create", "--only", "append one", "--only", "erase an"],
@@ -38,9 +40,22 @@ METHODS: dict[str, list[str]] = {
     "files, deleted": [*_FILES, "power", "--only", "delete"],
     "files, behind": ["-m", "proof.files", "--first", "--method", "bystander", "--only", "rows wait"],
     "files, killed": ["-m", "proof.files", "--first", "--method", "bystander", "--only", "append one"],
-    "model": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_life_model.py"],
-    "masks": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_conformance_masks.py", "-k", "memory"],
-    "engine": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_conformance_engine.py"],
+    "model": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/faults/test_life_model.py"],
+    **{
+        what: [
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            f"tests/contract/test_{what}.py",
+            "-k",
+            "memory",
+        ]
+        for what in ("masks", "adoption")
+    },
+    "engine": ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/contract/test_engine.py"],
 }
 
 
@@ -55,8 +70,10 @@ class Edit:
 
 
 BASE = Edit(CONTRACT, "if state.head != claim.base:")
-UNIQUE = Edit("journal/rows.py", "if segment.base in self._by_base:")
-OPEN = Edit(CONTRACT, "if not current.open:", after='raise refused(Cancelled, claim, "it was cancelled")')
+UNIQUE = Edit("storage/memory_projection.py", "if segment.base in self._by_base:")
+OPEN = Edit(
+    CONTRACT, "if not current.open:", after='raise commit_refused(CompactionCancelled, claim, "it was cancelled")'
+)
 CANCELLED = Edit(CONTRACT, 'if current.state == "cancelled":')
 SETTLES = Edit(CONTRACT, "if state.open is not None:", after="def open_segment(")
 RANGE = Edit(CONTRACT, "if not base.cut < at <= claim.fence:", "if not base.cut < at:")
@@ -68,41 +85,57 @@ LIFE = Edit(MODEL, "self.started_at <= now < self.started_at + self.life", "True
 RENEWED = Edit(
     CONTRACT, "min(tx.now + claim.lease, (current.started_at or tx.now) + current.life)", "tx.now + claim.lease"
 )
-GONE = Edit(LEASES, 'None if where == "gone" else Held(', "Held(")
+GONE = Edit(LEASES, 'None if where == "gone" else ClaimDenied(', "ClaimDenied(")
 GONE_LAST = Edit(LEASES, 'self.whereabouts(current.process) == "gone"', "False")
 GONE_WRITER = Edit(LEASES, 'if self.whereabouts(started.body.get("process")) == "gone":')
 ALL_DEAD = Edit(LEASES, "return self.machine.whereabouts(process)", 'return "gone"')
 COUNTED = Edit(FOLD, "attempts=known.attempts + 1,", "attempts=known.attempts,")
 KEY = Edit(CONTRACT, "if key is not None and (use := tx.key(session, key)) is not None:", after="def append(")
-HIDDEN = Edit("journal/view.py", "if [*visible(one, 1, cut)] == [*visible(other, 1, cut)]:", "if True:")
-CARRIED = Edit("compaction/proposal.py", "previous=work.previous,", "previous=None,", after="Material(")
+HIDDEN = Edit("journal/lineage.py", "if [*visible(one, 1, cut)] == [*visible(other, 1, cut)]:", "if True:")
+CARRIED = Edit("compaction/proposal.py", "previous=work.previous,", "previous=None,", after="SummaryInput(")
 WRITER = Edit(CONTRACT, "if turn is not None and state.turn != turn.number:", after="def append(")
-CLAIMED = Edit("compaction/work.py", "claim.session, claim.turn,", "claim.session, known(tx, claim.session).turn,")
-UNFOLDS = Edit(
-    HISTORY, "journal, tx, state, before, head.hidden, actor", "journal, tx, state, before, before.hidden, actor"
+CLAIMED = Edit(
+    "compaction/material.py", "claim.session, claim.turn,", "claim.session, get_session(tx, claim.session).turn,"
 )
-IN_FORCE = Edit(HISTORY, "if not folds or fold not in (None, folds[-1]):", "if not folds:")
-FITS = Edit(HISTORY, "view.same_before(tx, session, made.cut, made.hidden, head.hidden)", "True")
-FARTHER = Edit(HISTORY, "fits = again and", "fits =")
-SAME_DRAFT = Edit(SUMMARIES, "if not view.masked_since(tx, session, head, expect_head):")
+UNFOLDS = Edit(
+    UNFOLD, "journal, tx, state, before, head.hidden, actor", "journal, tx, state, before, before.hidden, actor"
+)
+IN_FORCE = Edit(UNFOLD, "if not folds or fold not in (None, folds[-1]):", "if not folds:")
+FITS = Edit(UNFOLD, "lineage.same_before(tx, session, made.cut, made.hidden, head.hidden)", "True")
+FARTHER = Edit(UNFOLD, "fits = again and", "fits =")
+SAME_DRAFT = Edit(SUMMARIES, "if not lineage.masked_since(tx, session, head, expect_head):")
 DRAFT_SPARES = Edit(SUMMARIES, "if state.open is not None:")
 TAKEN_ONCE = Edit(SUMMARIES, '.get("draft") == number:', '.get("draft") == 0:')
-SINCE = Edit(HISTORY, "if stands.unfolds and not _said_since(tx, state, stands):", "if stands.unfolds:")
+SINCE = Edit(UNDO, "if stands.unfolds and not said_since(tx, state, stands):", "if stands.unfolds:")
 SPARED = Edit(MASKS, "if held or by_hand or not full or", "if by_hand or not full or")
 SAW = Edit(MASKS, "if state.head != expect_head:")
 RESTS = Edit(
-    MASKS, "if not by_hand and not full and view.origin(tx, state.id, head).source", "if False and head.source"
+    MASKS, "if not by_hand and not full and lineage.origin(tx, state.id, head).source", "if False and head.source"
 )
 STANDS = Edit(
-    "journal/view.py", "found = None if of.origin is None else segment(tx, session, of.origin)", "found = None"
+    "journal/lineage.py", "found = None if of.origin is None else segment(tx, session, of.origin)", "found = None"
 )
 OUTLIVED = Edit(FOLD, 'if opened.source == "masked":')
 CLOSED = Edit(MASKS, "*(n for members in waiting for n in members), ", "")
-BEHIND_CUT = Edit("journal/view.py", "for m in base.masked if m[0] >= cut", "for m in base.masked")
-SYNC = Edit("journal/sqlite/backend.py", "pragma synchronous = full", "pragma synchronous = off")
+BEHIND_CUT = Edit("journal/lineage.py", "for m in base.masked if m[0] >= cut", "for m in base.masked")
+ADOPTED_ON = Edit(ADOPTION, "if state.head != expect_head:")
+ITEM_SPARES = Edit(
+    ADOPTION, "(journal.holds(tx, current) is not None or current.trigger == MANUAL)", "current.trigger == MANUAL"
+)
+ITEM_WAITS = Edit(ADOPTION, "is not None or current.trigger == MANUAL)", "is not None)")
+PARTED = Edit(ADOPTION, "if split := [*split, *(g for g in waiting if not covered.isdisjoint(g))]:")
+SENT = Edit(ADOPTION, "if (gone := _taken_back(sight, before, elsewhere)) is not None:")
+TOLD = Edit(ADOPTION, "if unseen := sorted(n for n in left if n < head.cut and n not in shown):")
+AS_SENT = Edit(ADOPTION, "or not lineage.same_before(tx, session, found.cut, made.hidden, on.hidden)", "")
+ACROSS = Edit(UNDO, "if adoption.beyond(tx, state.id, fits, to):")
+MADE_OF = Edit("journal/erasure.py", "items = adoption.windows(tx, state, gone.said)", "items: list[int] = []")
+ONLY_CLEARED = Edit(
+    "journal/window_adoption.py", "or lineage.last_message(tx, session, state.last + 1, head.hidden)", ""
+)
+SYNC = Edit("storage/sqlite/backend.py", "pragma synchronous = full", "pragma synchronous = off")
 
-LINES = "journal/files/writing.py"
-SEGMENTS = "journal/files/segments.py"
+LINES = "storage/jsonl/appender.py"
+SEGMENTS = "storage/jsonl/segment_files.py"
 APPENDED = Edit(LINES, "disk.fdatasync(file.fd)", "pass", after="def _commit_plain(")
 ONE_LINE = Edit(LINES, "disk.fdatasync(file.fd)", "pass", after="def _run_known(")
 BEHIND = Edit(LINES, "lag.byte[0] = 1", "pass", after="if tx.later:")
@@ -111,9 +144,9 @@ LINKED = Edit(SEGMENTS, "self._disk.write_new(beside, text)", "self._disk.write_
 NAMED = Edit(SEGMENTS, "self._disk.fsync_folder(folder.path)", "pass", after="def _open_segment(")
 MADE = Edit(SEGMENTS, "self._disk.fsync_folder(self._root)", "pass", after="def _open_segment(")
 DELETED = Edit(SEGMENTS, "self._disk.fsync(fd)", "pass", after="def _delete(")
-INTENDED = Edit("journal/files/erasing.py", "folder.disk.fsync_folder(folder.path)", "pass", after="def intend(")
-NOTED = Edit("journal/files/lock.py", "os.pwrite(self._fd, note, 0)", "pass", after="def note(")
-CAUGHT_UP = Edit("journal/files/catching.py", "folder.sync(", "str(")
+INTENDED = Edit("storage/jsonl/file_erasure.py", "folder.disk.fsync_folder(folder.path)", "pass", after="def intend(")
+NOTED = Edit("storage/jsonl/store_lock.py", "os.pwrite(self._fd, note, 0)", "pass", after="def note(")
+CAUGHT_UP = Edit("storage/jsonl/reindex.py", "folder.sync(", "str(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +193,16 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("failures outlive a mask", (OUTLIVED,), "masks"),
     Mutant("a result of an open group is not masked", (CLOSED,), "masks"),
     Mutant("a commit masks only behind its cut", (BEHIND_CUT,), "schedules of masks"),
+    Mutant("an item is adopted on the head that was seen", (ADOPTED_ON,), "schedules of adoptions"),
+    Mutant("an item spares what somebody works on", (ITEM_SPARES,), "schedules of adoptions"),
+    Mutant("an item spares what a person asked for", (ITEM_WAITS,), "schedules of adoptions"),
+    Mutant("an item parts no call from its result", (PARTED,), "schedules of adoptions"),
+    Mutant("an item covers nothing that was taken back", (SENT,), "schedules of adoptions"),
+    Mutant("an item leaves out nothing that only a summary tells", (TOLD,), "adoption"),
+    Mutant("an item is in force while what it covers is in view", (AS_SENT,), "model"),
+    Mutant("an undo across an item leaves it behind", (ACROSS,), "model"),
+    Mutant("what an item covers is erased with it", (MADE_OF,), "model"),
+    Mutant("a window takes back no clear that something followed", (ONLY_CLEARED,), "adoption"),
     Mutant("what is over is decided at claim", (CLAIMED,), "schedules of plans"),
     Mutant("previous summary carried", (CARRIED,), "engine"),
     Mutant("writer fence of a turn", (WRITER,), "model"),

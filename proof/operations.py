@@ -15,15 +15,25 @@ from typing import Any
 import apsw
 
 from onefold import Policy, Store
-from onefold.journal import adoption, copying, history, marks, masks, summaries, turns
+from onefold.journal import (
+    adoption,
+    agent_compactions,
+    masks,
+    pins_and_notes,
+    replication,
+    summary_drafts,
+    turns,
+    undo,
+    unfold,
+)
 from onefold.journal.adoption import Origin
-from onefold.journal.files import FilesBackend
-from onefold.journal.process import Whereabouts
-from onefold.journal.seam import Backend
-from onefold.journal.sqlite import SqliteBackend
-from onefold.journal.sqlite.backend import connect as usual_connect
+from onefold.journal.process_liveness import Whereabouts
 from onefold.messages import draft
-from onefold.model import Claim, HolderId, Ids, Json, Quote, Quotes, Segment, Spent, Summary, TurnClaim
+from onefold.model import Claim, HolderId, Ids, Json, Quote, Quotes, Segment, Summary, TurnClaim, Usage
+from onefold.storage.base import Backend
+from onefold.storage.jsonl import FilesBackend
+from onefold.storage.sqlite import SqliteBackend
+from onefold.storage.sqlite.backend import connect as usual_connect
 
 NOW = 1_000_000.0
 Act = Callable[[], object]
@@ -117,7 +127,7 @@ def fill(store: Store) -> None:
     claim = _claim(store)
     store.journal.commit(claim, "what was said", cut=4)
     session.append(talk(2, start=7))
-    session.queue({"role": "user", "content": "later"})
+    session.queue_input({"role": "user", "content": "later"})
 
 
 def _claim(store: Store) -> Claim:
@@ -173,7 +183,7 @@ def _cancel(store: Store) -> Act:
 def _restore(store: Store) -> Act:
     _claim(store)
     head = store.journal.state("a").head
-    return lambda: history.restore(store.journal, "a", 1, expect_head=head)
+    return lambda: undo.restore(store.journal, "a", 1, expect_head=head)
 
 
 def _heal(store: Store) -> Act:
@@ -210,7 +220,7 @@ def _append_in_turn(store: Store) -> Act:
 
 def _take_in_turn(store: Store) -> Act:
     turn = _turn(store)
-    return lambda: turns.take(store.journal, "a", turn=turn, key="k")
+    return lambda: turns.take_input(store.journal, "a", turn=turn, key="k")
 
 
 def _calls(store: Store, turn: TurnClaim) -> None:
@@ -247,17 +257,17 @@ def _take_turn_over(store: Store) -> Act:
 
 
 def _pin(store: Store) -> Act:
-    return lambda: marks.pin(store.journal, "a", 3)
+    return lambda: pins_and_notes.pin(store.journal, "a", 3)
 
 
 def _unpin(store: Store) -> Act:
-    marks.pin(store.journal, "a", 3)
-    return lambda: marks.unpin(store.journal, "a", 3)
+    pins_and_notes.pin(store.journal, "a", 3)
+    return lambda: pins_and_notes.unpin(store.journal, "a", 3)
 
 
 def _note(store: Store) -> Act:
-    marks.note(store.journal, "a", "path", "/old", key="home")
-    return lambda: marks.note(store.journal, "a", "path", "/new", key="home", source=(3,))
+    pins_and_notes.note(store.journal, "a", "path", "/old", key="home")
+    return lambda: pins_and_notes.note(store.journal, "a", "path", "/new", key="home", source=(3,))
 
 
 def _undo(store: Store) -> Act:
@@ -265,21 +275,21 @@ def _undo(store: Store) -> Act:
     _calls(store, _turn(store))
     _claim(store)
     head = store.journal.state("a").head
-    return lambda: history.undo(store.journal, "a", expect_head=head)
+    return lambda: undo.undo(store.journal, "a", expect_head=head)
 
 
 def _redo(store: Store) -> Act:
-    undone = history.undo(store.journal, "a", expect_head=store.journal.state("a").head)
+    undone = undo.undo(store.journal, "a", expect_head=store.journal.state("a").head)
     _turn(store)
     _claim(store)
-    return lambda: history.redo(store.journal, "a", expect_head=undone.number)
+    return lambda: undo.redo(store.journal, "a", expect_head=undone.number)
 
 
 def _rewind(store: Store) -> Act:
     _turn(store)
     _claim(store)
     head = store.journal.state("a").head
-    return lambda: history.rewind(store.journal, "a", 3, expect_head=head)
+    return lambda: undo.rewind(store.journal, "a", 3, expect_head=head)
 
 
 def _folded(store: Store) -> Segment:
@@ -293,33 +303,33 @@ def _unfold(store: Store) -> Act:
     made = _folded(store)
     _turn(store)
     _claim(store)
-    return lambda: history.unfold(store.journal, "a", made.number)
+    return lambda: unfold.unfold(store.journal, "a", made.number)
 
 
 def _undo_unfolding(store: Store) -> Act:
-    opened = history.unfold(store.journal, "a", _folded(store).number)
-    return lambda: history.undo(store.journal, "a", expect_head=opened.number)
+    opened = unfold.unfold(store.journal, "a", _folded(store).number)
+    return lambda: undo.undo(store.journal, "a", expect_head=opened.number)
 
 
 def _refold(store: Store) -> Act:
     made = _folded(store)
-    history.unfold(store.journal, "a", made.number)
+    unfold.unfold(store.journal, "a", made.number)
     store.session("a").append({"role": "user", "content": "and more"})
-    return lambda: history.refold(store.journal, "a", made.number)
+    return lambda: unfold.refold(store.journal, "a", made.number)
 
 
 def _draft(store: Store) -> Act:
     head = _folded(store).number
-    return lambda: summaries.drafted(store.journal, "a", head, by="a model", spent=Spent(1, 1000, 100))
+    return lambda: summary_drafts.drafted(store.journal, "a", head, by="a model", spent=Usage(1, 1000, 100))
 
 
 def _take_draft(store: Store) -> Act:
     """With a turn open."""
     head = _folded(store).number
     _turn(store)
-    number = summaries.drafted(store.journal, "a", head, by="a model", spent=Spent(1, 1000, 100))
+    number = summary_drafts.drafted(store.journal, "a", head, by="a model", spent=Usage(1, 1000, 100))
     made = Summary("said in other words", by="a model")
-    return lambda: summaries.replaced(store.journal, "a", made, None, number=number, expect_head=head, who=ME)
+    return lambda: summary_drafts.replaced(store.journal, "a", made, None, number=number, expect_head=head, who=ME)
 
 
 def _answered(store: Store) -> list[int]:
@@ -341,7 +351,7 @@ def _mask(store: Store) -> Act:
 def _unmask(store: Store) -> Act:
     numbers = _answered(store)
     made = masks.mask(store.journal, "a", numbers, expect_head=store.journal.state("a").head)
-    return lambda: history.unfold(store.journal, "a", made.number)
+    return lambda: unfold.unfold(store.journal, "a", made.number)
 
 
 THEM = Origin("anthropic", account="org", model="large")
@@ -384,24 +394,26 @@ def _erase_adopted(store: Store) -> Act:
 
 
 def _observe(store: Store) -> Act:
-    history.keep(store.journal, "a", "agent")
+    agent_compactions.set_compaction_owner(store.journal, "a", "agent")
     store.journal.request("a")
-    return lambda: history.observe(store.journal, "a", source="a hook", witnesses=("the transcript",))
+    return lambda: agent_compactions.record_agent_compaction(
+        store.journal, "a", source="a hook", witnesses=("the transcript",)
+    )
 
 
 def _keep(store: Store) -> Act:
     _claim(store)
-    return lambda: history.keep(store.journal, "a", "agent")
+    return lambda: agent_compactions.set_compaction_owner(store.journal, "a", "agent")
 
 
 def _secret(store: Store) -> int:
     """A message that a key, a summary and a note know of, and that was an input before; its number."""
     session = store.session("a")
-    session.take()
-    session.queue({"role": "user", "content": SECRET}, key="secret")
-    taken = session.take()
+    session.take_input()
+    session.queue_input({"role": "user", "content": SECRET}, key="secret")
+    taken = session.take_input()
     assert taken is not None
-    marks.note(store.journal, "a", "fact", f"it is {SECRET}", source=(taken.number,))
+    pins_and_notes.note(store.journal, "a", "fact", f"it is {SECRET}", source=(taken.number,))
     store.journal.commit(_claim(store), f"they said {SECRET}", quotes=_quoting(2, taken.number))
     return taken.number
 
@@ -413,7 +425,7 @@ def _erase(store: Store) -> Act:
 
 
 def _erase_input(store: Store) -> Act:
-    number = store.session("a").queue({"role": "user", "content": SECRET}, key="secret")
+    number = store.session("a").queue_input({"role": "user", "content": SECRET}, key="secret")
     return lambda: store.session("a").erase(number)
 
 
@@ -450,7 +462,7 @@ def _erase_secret(store: Store) -> tuple[str, ...]:
 
 def _take_in(store: Store) -> Act:
     copy = list(store.session("a").read())
-    return lambda: copying.take_in(store.journal, "b", copy)
+    return lambda: replication.ingest(store.journal, "b", copy)
 
 
 OPERATIONS: dict[str, Callable[[Store], Act]] = {
@@ -465,8 +477,8 @@ OPERATIONS: dict[str, Callable[[Store], Act]] = {
     "fail": _fail,
     "cancel": _cancel,
     "restore": _restore,
-    "queue": lambda store: lambda: store.session("a").queue({"role": "user", "content": "much later"}),
-    "take": lambda store: lambda: store.session("a").take(),
+    "queue": lambda store: lambda: store.session("a").queue_input({"role": "user", "content": "much later"}),
+    "take": lambda store: lambda: store.session("a").take_input(),
     "alias": lambda store: lambda: store.session("a").alias("also-a"),
     "heal": _heal,
     "commit with alias": _commit_with_alias,

@@ -18,18 +18,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from onefold.compaction.plan import Plan
+from onefold.compaction.cut_planner import Plan
+from onefold.compaction.material import CompactionMaterial, load_material
 from onefold.compaction.policy import Policy
-from onefold.compaction.work import Work, gather
 from onefold.errors import OnefoldError
-from onefold.journal import history, masks, summaries, turns, view
-from onefold.journal.contract import Journal
-from onefold.journal.memory import MemoryBackend, Room, Shelf
-from onefold.journal.process import Whereabouts
-from onefold.journal.rows import DictRows
-from onefold.journal.seam import Backend, Derived, Transaction
+from onefold.journal import adoption, lineage, masks, summary_drafts, turns, undo, unfold
+from onefold.journal.adoption import Origin
+from onefold.journal.journal import Journal
+from onefold.journal.process_liveness import Whereabouts
 from onefold.messages import draft
-from onefold.model import Claim, Clock, Draft, HolderId, Json, Record, Segment, Spent, Summary, TurnClaim
+from onefold.model import Claim, Clock, Draft, HolderId, Json, Record, Segment, Summary, TurnClaim, Usage
+from onefold.storage.base import Backend, ProjectionSnapshot, Transaction
+from onefold.storage.memory import MemoryBackend, MemoryData, SessionData
+from onefold.storage.memory_projection import DictProjection
 
 SESSION = "s"
 LEASE, LIFE = 60.0, 150.0
@@ -37,7 +38,8 @@ KEYED = "said once"
 LONG = "what the tool gave " * 40
 _FINAL = ("committed", "failed", "cancelled", "superseded", "skipped")
 _WHO = HolderId("host", 1, "A", None, "nonce")
-_SHORT = Policy(tail_tokens=1, tail_messages=1, shrink=0.01)
+_THEM = Origin("a provider")
+_SHORT = Policy(tail_tokens=1, tail_messages=1, min_shrink=0.01)
 """By which nearly everything may be cut: the planner is to be tempted."""
 
 
@@ -51,7 +53,7 @@ class Actor:
     claim: Claim | None = None
     peeked: bool = False
     """The canary's: it looked, and found nothing open."""
-    work: Work | None = None
+    work: CompactionMaterial | None = None
     """What it read for its claim."""
     planned: Plan | None = None
     """Where it means to cut."""
@@ -59,15 +61,19 @@ class Actor:
     """Another one after a death that is known."""
     draft: tuple[int, int, str] | None = None
     """A new summary, with its record and the segment that was in force."""
+    sent: tuple[tuple[int, ...], str] | None = None
+    """What its provider was sent, and the text that stands for all of it."""
+    item: tuple[int, tuple[int, ...]] | None = None
+    """The message in which the provider gave that text, and what was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
     """Everything there is at one moment, and how it came about."""
 
-    room: Room | None
+    room: MemoryData | None
     """All of a store in memory, to come back to; other stores only go on."""
-    derived: Derived
+    derived: ProjectionSnapshot
     now: float
     ids: int
     actors: tuple[Actor, ...]
@@ -128,7 +134,7 @@ class Stage:
     ) -> World:  # fmt: skip
         """Two messages; or a turn that is open, with a call that waits and a word of the user after it; or a call that
         is `answered` at length; or two messages that are `folded`, and one more."""
-        self._set(1000.0, 0, Room())
+        self._set(1000.0, 0, MemoryData())
         self.journal.create(SESSION)
         said: tuple[str, ...] = ("first", "second")
         if in_turn:
@@ -156,12 +162,12 @@ class Stage:
         names = tuple(Actor(name, process=n) for n, name in enumerate("ABC"[:actors]))
         return World(*self._all(), names, said)
 
-    def _set(self, now: float, ids: int, room: Room | None) -> None:
+    def _set(self, now: float, ids: int, room: MemoryData | None) -> None:
         self.now, self._ids = now, ids
         if isinstance(self.backend, MemoryBackend) and room is not None:
             self.backend._room = room
 
-    def _all(self) -> tuple[Room | None, Derived, float, int]:
+    def _all(self) -> tuple[MemoryData | None, ProjectionSnapshot, float, int]:
         room = self.backend._room if isinstance(self.backend, MemoryBackend) else None
         return room, self.backend.read(lambda tx: tx.derived(SESSION)), self.now, self._ids
 
@@ -283,19 +289,19 @@ def _restore(stage: Stage, me: Actor) -> Actor | None:
     here = stage.backend.read(lambda tx: tx.segment(SESSION, me.seen))
     if here is None or here.base is None:
         return None
-    return replace(me, seen=history.restore(stage.journal, SESSION, here.base, expect_head=me.seen).number)
+    return replace(me, seen=undo.restore(stage.journal, SESSION, here.base, expect_head=me.seen).number)
 
 
 def _undo(stage: Stage, me: Actor) -> Actor:
-    return replace(me, seen=history.undo(stage.journal, SESSION, expect_head=me.seen).number)
+    return replace(me, seen=undo.undo(stage.journal, SESSION, expect_head=me.seen).number)
 
 
 def _unfold(stage: Stage, me: Actor) -> Actor:
-    return replace(me, seen=history.unfold(stage.journal, SESSION, expect_head=me.seen).number)
+    return replace(me, seen=unfold.unfold(stage.journal, SESSION, expect_head=me.seen).number)
 
 
 def _refold(stage: Stage, me: Actor) -> Actor:
-    return replace(me, seen=history.refold(stage.journal, SESSION, expect_head=me.seen).number)
+    return replace(me, seen=unfold.refold(stage.journal, SESSION, expect_head=me.seen).number)
 
 
 def _crash(stage: Stage, me: Actor) -> Actor | None:
@@ -325,7 +331,7 @@ def _open_unseen(stage: Stage, me: Actor) -> Actor | None:
         return None
 
     def work(tx: Transaction) -> None:
-        tx.put_session(stage.journal.ask(tx, view.known(tx, SESSION), "manual"))
+        tx.put_session(stage.journal.ask(tx, lineage.get_session(tx, SESSION), "manual"))
 
     stage.backend.write(SESSION, work)
     return replace(me, peeked=False)
@@ -360,7 +366,7 @@ def _settle(stage: Stage, me: Actor) -> Actor | None:
 
 
 def _gather(stage: Stage, me: Actor) -> Actor | None:
-    return None if me.claim is None else replace(me, work=gather(stage.journal, me.claim), planned=None)
+    return None if me.claim is None else replace(me, work=load_material(stage.journal, me.claim), planned=None)
 
 
 def _plan(stage: Stage, me: Actor) -> Actor | None:
@@ -388,7 +394,7 @@ PLANNED: dict[str, Callable[[Stage, Actor], Actor | None]] = {
     "commit the plan": _commit_plan,
     "time": _time,
 }
-_TOLD = {"append": "message", "result": "result"}
+_TOLD = {"append": "message", "result": "result", "provide": "item"}
 
 
 def _torn(tx: Transaction, records: list[Record], head: Segment) -> str | None:
@@ -419,7 +425,7 @@ def _unmask(stage: Stage, me: Actor) -> Actor | None:
     seen = stage.backend.read(lambda tx: tx.segment(SESSION, me.seen))
     if seen is None or seen.source != "masked":
         return None
-    return replace(me, seen=history.unfold(stage.journal, SESSION, seen.number, expect_head=me.seen).number)
+    return replace(me, seen=unfold.unfold(stage.journal, SESSION, seen.number, expect_head=me.seen).number)
 
 
 MASKED: dict[str, Callable[[Stage, Actor], Actor | None]] = {
@@ -443,14 +449,14 @@ MASKED: dict[str, Callable[[Stage, Actor], Actor | None]] = {
 
 def _draft(stage: Stage, me: Actor) -> Actor:
     """The summary in force once more, of what it was made of."""
-    seen = stage.backend.read(lambda tx: summaries.present(tx, SESSION))
+    seen = stage.backend.read(lambda tx: summary_drafts.present(tx, SESSION))
     covers = stage.backend.read(lambda tx: _made_of(tx, seen.base, seen.head))
-    number = summaries.drafted(stage.journal, SESSION, seen.head.number, by=None, spent=Spent())
+    number = summary_drafts.drafted(stage.journal, SESSION, seen.head.number, by=None, spent=Usage())
     return replace(me, draft=(number, seen.head.number, f"covers {sorted(covers)}"))
 
 
 def _made_of(tx: Transaction, base: Segment, head: Segment) -> set[int]:
-    return {r.number for r in view.messages(tx, SESSION, base.cut, head.cut, head.hidden)} | _knows(tx, base)
+    return {r.number for r in lineage.messages(tx, SESSION, base.cut, head.cut, head.hidden)} | _knows(tx, base)
 
 
 def _take(stage: Stage, me: Actor) -> Actor | None:
@@ -458,7 +464,7 @@ def _take(stage: Stage, me: Actor) -> Actor | None:
     if me.draft is None:
         return None
     number, head, text = me.draft
-    summaries.replaced(stage.journal, SESSION, Summary(text), None, number=number, expect_head=head, who=_WHO)
+    summary_drafts.replaced(stage.journal, SESSION, Summary(text), None, number=number, expect_head=head, who=_WHO)
     return me
 
 
@@ -476,6 +482,74 @@ DRAFTED: dict[str, Callable[[Stage, Actor], Actor | None]] = {
     "time": _time,
 }
 """Where something is folded: summaries that are written once more, beside compactions and ways back."""
+
+
+def _send(stage: Stage, me: Actor, *, part: bool = False) -> Actor:
+    """Its provider is sent the context as it is now; or only a `part`, without what tools gave."""
+
+    def look(tx: Transaction) -> tuple[tuple[int, ...], str]:
+        head = tx.segment(SESSION, lineage.get_session(tx, SESSION).head)
+        assert head is not None
+        shown = lineage.messages(tx, SESSION, head.cut, lineage.get_session(tx, SESSION).last + 1, head.hidden)
+        sent = {r.number for r in (*shown, *lineage.some(tx, SESSION, head.kept)) if not (part and _answers(r))}
+        told = f"covers {sorted(sent | _knows(tx, head))}"
+        return tuple(sorted(sent | ({head.number} if head.summary is not None else set()))), told
+
+    return replace(me, sent=stage.backend.read(look))
+
+
+def _answers(record: Record) -> bool:
+    return record.header is not None and bool(record.header.closes)
+
+
+def _provide(stage: Stage, me: Actor) -> Actor | None:
+    """The provider has made its item, much later perhaps, and it is a message like any other."""
+    if me.sent is None:
+        return None
+    numbers, told = me.sent
+    name = f"item {stage.journal.state(SESSION).messages}"
+    body = {"role": "assistant", "content": [{"type": "compaction", "content": told, "name": name}]}
+    stage.journal.append(SESSION, [draft(body, stage._id, format="anthropic")])
+    return replace(me, item=(stage.journal.state(SESSION).last, numbers), sent=None)
+
+
+def _adopt(stage: Stage, me: Actor) -> Actor | None:
+    """Adopts the item that it has, on the segment that it saw, and keeps it: its answer may have been lost."""
+    if me.item is None:
+        return None
+    number, sent = me.item
+    made = adoption.adopt(stage.journal, SESSION, [number], sent, origin=_THEM, expect_head=me.seen)
+    return replace(me, seen=made.number)
+
+
+ADOPTED: dict[str, Callable[[Stage, Actor], Actor | None]] = {
+    "append": _append,
+    "look": _look,
+    "request": _request,
+    "request by itself": lambda stage, me: _request(stage, me, trigger="threshold"),
+    "claim": _claim,
+    "commit": _commit,
+    "undo": _undo,
+    "unfold": _unfold,
+    "refold": _refold,
+    "send": _send,
+    "send a part": lambda stage, me: _send(stage, me, part=True),
+    "provide": _provide,
+    "adopt": _adopt,
+    "seem dead": lambda stage, me: _die(stage, me, really=False),
+}
+"""Where a call was answered at length: what a provider made of it, beside compactions and ways back."""
+
+
+def _parted(records: list[Record], head: Segment) -> str | None:
+    """A call and its result stand in a context both, or neither."""
+    there = [r for r in records if r.header is not None and not lineage.is_hidden(head.hidden, r.number)]
+    shown = {r.number for r in there if r.number >= head.cut or r.number in head.kept}
+    for call in (r for r in there if r.header is not None and r.header.opens):
+        given = [r for r in there if r.header is not None and {*r.header.closes} & {*call.header.opens}]  # type: ignore[union-attr]
+        if any((r.number in shown) != (call.number in shown) for r in given):
+            return f"the call in message {call.number} is parted from its result"
+    return None
 
 
 CANARY: dict[str, Callable[[Stage, Actor], Actor | None]] = {"peek": _peek, "open unseen": _open_unseen}
@@ -505,19 +579,19 @@ ACTS: dict[str, Callable[[Stage, Actor], Actor | None]] = {
 }
 
 
-_ALL_ACTS = {**PLANNED, **MASKED, **DRAFTED, **CANARY, **ACTS}
+_ALL_ACTS = {**PLANNED, **MASKED, **DRAFTED, **ADOPTED, **CANARY, **ACTS}
 
 
 def _covered(tx: Transaction, claim: Claim, cut: int | None = None) -> set[int]:
     """What a good summary of a claim stands for: what the one before stands for, and the messages since."""
     base = tx.segment(SESSION, claim.base)
     assert base is not None
-    since = view.messages(tx, SESSION, base.cut, claim.fence if cut is None else cut, base.hidden)
-    return {r.number for r in since} | _knows(tx, base)
+    since = lineage.messages(tx, SESSION, base.cut, claim.fence if cut is None else cut, base.hidden)
+    return {r.number for r in since} | _knows(tx, base) | {*base.kept}
 
 
 def _knows(tx: Transaction, segment: Segment) -> set[int]:
-    said = view.summary(tx, SESSION, segment)
+    said = lineage.summary(tx, SESSION, segment)
     return set() if said is None else {int(n) for n in re.findall(r"\d+", said.body["summary"])}
 
 
@@ -534,7 +608,7 @@ def complaint(stage: Stage, before: World | None, world: World) -> str | None:
         for id, state in before.settled:
             if now.get(id) != state:
                 return f"compaction {id} was {state} and is {now.get(id, 'open')} again"
-        return _needless(before, world) or _evicted(before, world)
+        return _needless(before, world) or _evicted(before, world) or _unasked(before, world)
     return None
 
 
@@ -560,23 +634,30 @@ def _wrong(tx: Transaction, world: World) -> str | None:
         return "an open compaction is not on the head"
     if any("plan" in act for act in world.path) and (torn := _torn(tx, records, head)) is not None:
         return torn
+    if any("adopt" in act for act in world.path) and (parted := _parted(records, head)) is not None:
+        return parted
     return _lost_or_found(tx, records, head, world)
 
 
 def _lost_or_found(tx: Transaction, records: list[Record], head: Segment, world: World) -> str | None:
     messages = [r for r in records if r.kind == "message"]
-    if sorted(r.body["content"] for r in messages) != sorted(world.appended):
+    if sorted(_content(r) for r in messages) != sorted(world.appended):
         return "what was acknowledged is not what is there"
-    if any(number < head.cut or view.is_hidden(head.hidden, number) for number, _ in head.masked):
+    if any(number < head.cut or lineage.is_hidden(head.hidden, number) for number, _ in head.masked):
         return "something is masked that is not in view"
     knows = _knows(tx, head)
     for message in messages:
-        hidden = view.is_hidden(head.hidden, message.number)
+        hidden = lineage.is_hidden(head.hidden, message.number)
         if hidden and message.number in knows:
             return f"the summary knows message {message.number}, which was undone"
-        if not hidden and message.number < head.cut and message.number not in knows:
+        if not hidden and message.number < head.cut and message.number not in knows | {*head.kept}:
             return f"message {message.number} is neither in the context nor in its summary"
     return None
+
+
+def _content(message: Record) -> str:
+    said = message.body["content"]
+    return said if isinstance(said, str) else said[0]["name"]
 
 
 def _needless(before: World, world: World) -> str | None:
@@ -592,14 +673,27 @@ def _needless(before: World, world: World) -> str | None:
     return None
 
 
+def _unasked(before: World, world: World) -> str | None:
+    """An item is adopted on the segment that was looked at, and gives up nothing that a person asked for."""
+    name, _, what = world.path[-1].partition(" ")
+    then, now = before.derived.state, world.derived.state
+    if what != "adopt" or then is None or now is None or then.head == now.head:
+        return None
+    seen = next(a.seen for a in before.actors if a.name == name)
+    if seen != then.head:
+        return f"{name} looked at segment {seen}, and adopted on segment {then.head}"
+    asked = any(c.open and c.trigger == "manual" for c in before.derived.compactions.values())
+    return f"{name} adopted, and what a person asked for was given up" if asked else None
+
+
 def _evicted(before: World, world: World) -> str | None:
     """A live attempt is ended by its own actor, by a person, or by a segment that opened; never by a zombie, and never
-    by a mask."""
+    by a mask or by what a provider made."""
     then, now = _running(before), _running(world)
     act = world.path[-1]
     name, _, what = act.partition(" ")
-    if then is not None and now is None and what.startswith("mask") and _held(before):
-        return f"{name} masked, and the attempt {then} of another one was given up"
+    if then is not None and now is None and what.startswith(("mask", "adopt")) and _held(before):
+        return f"{name} did {what}, and the attempt {then} of another one was given up"
     if then is None or now is not None or what not in ("fail", "hand back", "skip"):
         return None
     claim = next(a.claim for a in before.actors if a.name == name)
@@ -717,6 +811,11 @@ def explore_drafts(depth: int) -> Explored:
     return explore(depth, acts=tuple(DRAFTED), folded=True)
 
 
+def explore_adoptions(depth: int) -> Explored:
+    """The same where a provider compacts what it was sent, and anybody may adopt that."""
+    return explore(depth, acts=tuple(ADOPTED), answered=True)
+
+
 def walk(stage: Stage, steps: int, chance: random.Random, *, actors: int = 3) -> Explored:
     """One order of steps, taken by chance: for any kind of store, and as long as one likes."""
     world, found = stage.begin(actors), Explored(states=1)
@@ -759,7 +858,7 @@ def _essence(world: World) -> object:
     knows = (
         (
             a.seen, 0 if a.claim is None else a.claim.fence, a.peeked, a.process == holder,
-            str(a.work and a.work.turns), str(a.planned), str(a.draft),
+            str(a.work and a.work.turns), str(a.planned), str(a.draft), str(a.sent), str(a.item),
         )
         for a in world.actors
     )  # fmt: skip
@@ -775,23 +874,33 @@ def _essence(world: World) -> object:
     )
 
 
-def _records(shelf: Shelf) -> tuple[object, ...]:
+def _records(shelf: SessionData) -> tuple[object, ...]:
     return tuple(
-        (r.kind, str(r.body.get("hidden")), r.body["cut"], r.body.get("summary"), str(r.body.get("masked")))
+        (
+            r.kind,
+            str(r.body.get("hidden")),
+            r.body["cut"],
+            r.body.get("summary"),
+            str(r.body.get("masked")),
+            r.body.get("item"),
+            str(r.body.get("adopts")),
+        )
         if r.kind == "segment.opened"
         else r.kind
         for r, _ in shelf.records
     )
 
 
-def _copy(room: Room) -> Room:
-    made = Room()
+def _copy(room: MemoryData) -> MemoryData:
+    made = MemoryData()
     for id, shelf in room.shelves.items():
-        copied = Shelf()
+        copied = SessionData()
         copied.records = list(shelf.records)
         d = shelf.rows.derived
-        copied.rows = DictRows(
-            Derived(d.state, dict(d.segments), dict(d.compactions), dict(d.keys), set(d.inputs), set(d.aliases))
+        copied.rows = DictProjection(
+            ProjectionSnapshot(
+                d.state, dict(d.segments), dict(d.compactions), dict(d.keys), set(d.inputs), set(d.aliases)
+            )
         )
         made.shelves[id] = copied
     made.leases._rows = dict(room.leases._rows)
@@ -804,6 +913,7 @@ def _searches() -> dict[str, Callable[[argparse.Namespace], Explored]]:
         "plans": lambda _: explore_plans(7),
         "masks": lambda _: explore_masks(5),
         "drafts": lambda _: explore_drafts(6),
+        "adoptions": lambda _: explore_adoptions(5),
         "compactions": lambda chosen: explore(chosen.depth, actors=chosen.actors, most=chosen.most),
     }
 

@@ -52,12 +52,12 @@ class Model:
 
 def _alone(
     name: str, off: str | None = None, finds: str | None = None, *, people: tuple[str, ...], segments: int = 4,
-    long: bool = False,
+    messages: int = 2, long: bool = False,
 ) -> Model:  # fmt: skip
     """One process, and nobody quotes: how views follow each other is looked at, and there may be more of them."""
     return Model(
-        name, () if off is None else (off,), finds, segments=segments, attempts=1, workers=1, quotes=False,
-        people=people, long=long,
+        name, () if off is None else (off,), finds, messages=messages, segments=segments, attempts=1, workers=1,
+        quotes=False, people=people, long=long,
     )  # fmt: skip
 
 
@@ -85,8 +85,11 @@ MODELS: tuple[Model, ...] = (
     _alone("the design, unfolding", people=("rewind", "unfold"), segments=5),
     _alone("the design, masks", people=("rewind", "restore", "unfold", "mask")),
     _alone("the design, drafts", people=("rewind", "unfold", "draft"), segments=5),
+    _alone("the design, items of a provider", people=("rewind", "unfold", "adopt")),
+    _alone("the design, items of a provider, three messages", people=("rewind", "adopt"), messages=3, long=True),
     Model("the design, two processes beside masks and drafts", quotes=False, people=("mask", "draft")),
-    _alone("the design, everyone", people=(*EVERYONE, "unfold", "mask", "draft"), segments=5, long=True),
+    Model("the design, two processes beside items of a provider", quotes=False, people=("adopt",)),
+    _alone("the design, everyone", people=(*EVERYONE, "unfold", "mask", "draft", "adopt"), segments=5, long=True),
     _alone(
         "what a compaction replaced fits what is in view", "boundary knows nothing hidden", "BaseFits",
         people=("rewind",),
@@ -103,6 +106,10 @@ MODELS: tuple[Model, ...] = (
     _alone("a draft names its head", "draft names its head", "NothingLost", people=("draft",)),
     _alone("a draft knows nothing taken back", "draft names its head", "NoGhost", people=("rewind", "draft")),
     _alone("a draft spares who works", "draft spares the held", "Spared", people=("draft",)),
+    _alone("an item covers what is in view", "item covers what is in view", "NoGhost", people=("rewind", "adopt")),
+    _alone("what an item leaves out is kept", "what is not covered is kept", "NothingLost", people=("adopt",)),
+    _alone("what is kept is read", "what is kept is read", "NothingLost", people=("adopt",), messages=3),
+    _alone("an item spares who works", "item spares the held", "Spared", people=("adopt",)),
     Model("base is the head, alone: two others hold", ("base is the head",), people=("rewind",)),
     Model("unique key, alone: two others hold", ("base is a unique key",), people=("rewind",)),
     Model(

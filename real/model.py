@@ -18,7 +18,7 @@ import threading
 from types import TracebackType
 
 from onefold.model import Json
-from tests.model_server import Asked, Call, ModelServer, Reply
+from tests.support.model_server import Asked, Call, ModelServer, Reply
 
 _DIRECTIVE = re.compile(r"\[\[(\w+)(?::(.*?))?\]\]", re.DOTALL)
 _AT_THE_END = re.compile(r"(?:\[\[\w+(?::(?:(?!\[\[).)*?)?\]\]\s*)+$", re.DOTALL)

@@ -6,7 +6,7 @@ import pytest
 
 from onefold.model import Json
 from real.model import directives
-from tests.model_server import Asked
+from tests.support.model_server import Asked
 
 USER = {"role": "user", "content": "run [[tool:read {}]] [[times:2]]"}
 RESULT = {"role": "tool", "tool_call_id": "c", "content": "[[say:no]]"}

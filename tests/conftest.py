@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, settings
 
 import onefold
 from onefold import Policy, Session, Store
-from onefold.journal.contract import Journal
+from onefold.journal.journal import Journal
 from onefold.model import Claim, HolderId, Json
-from tests import postgres_server
-from tests.helpers import quick
+from tests.support import postgres_server
+from tests.support.helpers import quick
 
 # The same examples every time and on every machine, and no file left behind.
 settings.register_profile(
@@ -38,6 +38,8 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "postgres": lambda folder: postgres_server.empty_address(),
 }
 DURABLE = [kind for kind in KINDS if kind != "memory"]
+SLOWER = ("files", "postgres")
+"""Left out of the tests of every kind of store, unless `--all-stores` is said, as `.ci/run` does."""
 
 
 class StoppedClock:
@@ -79,8 +81,22 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-stores", action="store_true", help="run the tests of every kind of store on all of them")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--all-stores"):
+        left_out = [item for item in items if _on_another_store(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in {*left_out}]
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+
+def _on_another_store(item: pytest.Item) -> bool:
+    """Whether it is a test of every kind of store, for a kind that is tried with `--all-stores` only."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    return any(value == kind for value in params.values() for kind in SLOWER)
 
 
 def pytest_sessionfinish() -> None:

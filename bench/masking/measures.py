@@ -19,17 +19,17 @@ from typing import ClassVar, Literal, TypeAlias
 
 import onefold
 from bench.masking.talks import Need, Talk, talks
-from onefold import Compactor, Context, Limits, Material, Policy, Session, Store, Summary
+from onefold import Compactor, Context, Limits, Policy, Session, Store, Summary, SummaryInput
 from onefold.compaction.prompt import Prompt
-from onefold.compactor import Ask, Rules, T, advance
+from onefold.compactor import CompactionPlan, CompactionWanted, T, resume
 from onefold.errors import OnefoldError, SummarizerFailed
 from onefold.messages import codec
-from onefold.messages.said import estimate
+from onefold.messages.parts import estimate
 from onefold.model import CompactResult, Json
 from onefold.recall import Recall
-from onefold.recall.tools import Tools
-from onefold.summarizers.asking import Asking, End, Heard
-from onefold.summarizers.line import Line
+from onefold.recall.agent_tools import RecallTools
+from onefold.summarizers.cancellable_call import CancellableCall
+from onefold.summarizers.model_summarizer import Heard, ModelSummarizer, StopReason
 
 WINDOWS = (32_000, 64_000, 128_000)
 DELAY = 3
@@ -101,7 +101,7 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model(Asking):
+class Model(ModelSummarizer):
     """Asked as every model is, with the real prompts. It writes well and remembers nothing."""
 
     package: ClassVar[str] = "json"
@@ -115,11 +115,11 @@ class Model(Asking):
     def by(self) -> str:
         return self.who
 
-    def says(self, prompt: Prompt, limit: int, line: Line) -> Iterator[Heard]:
+    def says(self, prompt: Prompt, limit: int, line: CancellableCall) -> Iterator[Heard]:
         chance = Random(next(self.made))
         words = " ".join(chance.choices(_WORDS, k=_CHARACTERS // 6))
         yield f"## State\n{words[: min(_CHARACTERS, 2 * limit)]}."
-        yield End("done")
+        yield StopReason("done")
 
     def failure(self, error: Exception) -> SummarizerFailed:
         return SummarizerFailed(str(error), kind="garbage")
@@ -129,11 +129,13 @@ class Gated:
     """A summarizer whose summary is there when it is let go."""
 
     def __init__(self, way: Way, run: Run) -> None:
-        self._ask = Model(window=way.window, ids=lambda: "mark") if way.writer == "forgetful" else onefold.extract
+        self._ask = (
+            Model(window=way.window, ids=lambda: "mark") if way.writer == "forgetful" else onefold.extractive_summary
+        )
         self._run = run
         self.begun, self.gate = threading.Event(), threading.Event()
 
-    def __call__(self, material: Material) -> Summary:
+    def __call__(self, material: SummaryInput) -> Summary:
         made = self._ask(material)
         assert isinstance(made, Summary)
         self._run.summaries += 1
@@ -172,9 +174,9 @@ class Driven(Compactor):
         self._gated.gate.clear()
         self._ready = None
 
-    def _run(self, rules: Rules[T]) -> T:
+    def _run(self, rules: CompactionPlan[T]) -> T:
         told: CompactResult | OnefoldError | None = None
-        while isinstance(ask := advance(rules, told), Ask):
+        while isinstance(ask := resume(rules, told), CompactionWanted):
             if ask.wait:
                 self.waited = True
                 self._let_go()
@@ -244,7 +246,7 @@ def _reached(store: Store, context: Context, need: Need, numbers: Sequence[int],
     if any(need.line in codec("openai-chat").text(m) for m in context.messages):
         return Reached(need.lag, "context")
     recall = Recall(store)
-    tools = Tools(recall, "s", patience=None)
+    tools = RecallTools(recall, "s", patience=None)
     if number in context.masked or re.search(rf"#{number}\b", context.summary or ""):
         alike = _alike(context, need, numbers, messages) or [number]
         read, first = _read(tools, number, need.line)
@@ -269,7 +271,7 @@ def _alike(context: Context, need: Need, numbers: Sequence[int], messages: Seque
     return [n for n in context.masked if called(numbers.index(n)) == called(need.result)]
 
 
-def _read(tools: Tools, number: int, line: str) -> tuple[int, bool]:
+def _read(tools: RecallTools, number: int, line: str) -> tuple[int, bool]:
     """The tokens of the answers up to the one that holds a line, and whether that is the first."""
     tokens, offset = 0, 0
     while True:

@@ -27,14 +27,24 @@ LONGEST = 20_000
 """Characters of one answer: tools of coding agents cut off about there."""
 
 BROKEN = (
-    ("src/onefold/messages/mask.py", "len(made) < len(result.text)", "len(made) > len(result.text)", "test_masks"),
-    ("src/onefold/compaction/limits.py", "size > limits.hard_tokens", "size < limits.hard_tokens", "test_limits"),
-    ("src/onefold/compaction/policy.py", "self.attempts < 1", "self.attempts < 3", "test_policy"),
-    ("src/onefold/messages/groups.py", "return", "return None  #", "test_groups_and_plan"),
-    ("src/onefold/messages/sentences.py", "return", "yield  #", "test_sentences"),
-    ("src/onefold/messages/words.py", "lower()", "upper()", "test_words"),
-    ("src/onefold/messages/openai_chat.py", '"tool"', '"tools"', "test_messages"),
-    ("src/onefold/compaction/checks.py", "<", ">", "test_checks"),
+    (
+        "src/onefold/messages/result_mask.py",
+        "len(made) < len(result.text)",
+        "len(made) > len(result.text)",
+        "unit/messages/test_result_mask",
+    ),
+    (
+        "src/onefold/compaction/limits.py",
+        "size > limits.hard_tokens",
+        "size < limits.hard_tokens",
+        "unit/compaction/test_limits",
+    ),
+    ("src/onefold/compaction/policy.py", "self.attempts < 1", "self.attempts < 3", "unit/compaction/test_policy"),
+    ("src/onefold/messages/tool_groups.py", "return", "return None  #", "unit/compaction/test_cut_planner"),
+    ("src/onefold/messages/sentences.py", "return", "yield  #", "unit/messages/test_sentences"),
+    ("src/onefold/messages/speaker_text.py", "lower()", "upper()", "unit/messages/test_speaker_text"),
+    ("src/onefold/messages/formats/openai_chat.py", '"tool"', '"tools"', "unit/messages/test_lossless_json"),
+    ("src/onefold/compaction/summary_checks.py", "<", ">", "unit/compaction/test_summary_checks"),
 )
 """A file, what is changed in it for a run of tests that fails, and which tests."""
 
@@ -121,7 +131,7 @@ KINDS = (
 
 
 @dataclass
-class Material:
+class SummaryInput:
     """What tools answered, by name, as lists of lines."""
 
     texts: dict[str, list[str]] = field(default_factory=dict)
@@ -130,9 +140,9 @@ class Material:
         return sorted(name for name in self.texts if name.startswith(kind + " "))
 
 
-def gathered(folder: Path) -> Material:
+def gathered(folder: Path) -> SummaryInput:
     """Everything that the sessions can ask for."""
-    made, chance = Material(), Random(7)
+    made, chance = SummaryInput(), Random(7)
     files = _run("git", "ls-files", "src", "tests", "docs").splitlines()
     code = [f for f in files if f.endswith(".py") and (ROOT / f).stat().st_size > 2_000]
     for path in chance.sample(code, 90):
@@ -182,7 +192,7 @@ def _tested(copy: Path, *how: str) -> list[str]:
     return _lines("\n".join(lines))
 
 
-def _names(made: Material) -> list[str]:
+def _names(made: SummaryInput) -> list[str]:
     found = {
         name
         for text in made.of("file")
@@ -207,7 +217,7 @@ def _lines(text: str, most: int = LONGEST) -> list[str]:
 class Session:
     """One session in the making."""
 
-    def __init__(self, kind: Kind, material: Material, seed: int) -> None:
+    def __init__(self, kind: Kind, material: SummaryInput, seed: int) -> None:
         self._kind, self._material, self._chance = kind, material, Random(seed)
         self._rules = self._chance.sample(RULES, 5)
         self._near: list[str] = []
@@ -336,8 +346,8 @@ LAGS = (6, 15, 30, 60, 100, 160)
 _KNOWN = (
     re.compile(r"^ *(?P<answer>\d+)\t *(?:async )?(?:def|class) (?P<cue>(?!__)\w{5,})"),
     re.compile(r"^ *\d+\t *(?P<cue>[A-Z_]{5,}) = (?P<answer>.{2,60})$"),
-    re.compile(r"^FAILED tests/(?P<cue>\w+)\.py::(?P<answer>\w{12,})"),
-    re.compile(r"^tests/(?P<cue>\w+)\.py::(?P<answer>\w{12,})"),
+    re.compile(r"^FAILED tests/(?P<cue>[\w/]+)\.py::(?P<answer>\w{12,})"),
+    re.compile(r"^tests/(?P<cue>[\w/]+)\.py::(?P<answer>\w{12,})"),
     re.compile(r"^(?P<answer>[0-9a-f]{7,}) (?P<cue>\w[^:]{3,}:[^,.]{10,})"),
     re.compile(r"^(?P<answer>[\w/.]+\.(?:py|md):\d+):.*?(?:def|class) (?P<cue>(?!__)\w{5,})"),
 )

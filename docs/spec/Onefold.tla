@@ -14,7 +14,7 @@ EXTENDS Naturals, Sequences, FiniteSets
 CONSTANTS Workers,          \* processes that compact
           MaxMessages, MaxSegments, MaxCompactions, MaxAttempts,
           Quotable,         \* messages that somebody may think of to quote
-          People,           \* what is done in this run, of {"cancel", "rewind", "restore", "unfold", "mask", "draft"}
+          People,           \* what is done in this run, of {"cancel", "rewind", "restore", "unfold", "mask", "draft", "adopt"}
           Off               \* guards that are taken away
 
 VARIABLES last,             \* messages 1..last were acknowledged
@@ -22,10 +22,11 @@ VARIABLES last,             \* messages 1..last were acknowledged
           compactions,      \* every compaction ever asked for
           fence,            \* the number of the newest claim
           holds,            \* what each process believes that it holds
-          evicted,          \* who ended somebody else's live attempt: "late", "mask", "draft"
-          draft             \* the newest draft of another summary, and the head that it was made for
+          evicted,          \* who ended somebody else's live attempt: "late", "mask", "draft", "adopt"
+          draft,            \* the newest draft of another summary, and the head that it was made for
+          item              \* what a provider made last: what it knows, and up to which message it was sent any
 
-beside == <<evicted, draft>>                                         \* what most actions leave alone
+beside == <<evicted, draft, item>>                                       \* what most actions leave alone
 vars == <<last, segments, compactions, fence, holds, beside>>
 
 Guard(g)  == g \notin Off
@@ -42,10 +43,11 @@ Before(cut) == 1..(cut - 1)
 (* A segment is a view of the session: from `cut` on everything is verbatim *)
 (* but for what is `hidden`; for what lies before it stands a summary, of   *)
 (* which all that matters here is which messages it `knows`, and beside it  *)
-(* the messages that it `quotes`, by their numbers.  What is `masked` is    *)
-(* shown as one line.  `made` is the segment that a compaction opened with  *)
+(* the messages that it `quotes`, by their numbers, and those that are      *)
+(* `kept` since no summary knows them.  What is `masked` is shown as one    *)
+(* line.  `made` is the segment that a compaction opened with  *)
 (* this summary, 0 if there is none.                                        *)
-First == [base |-> 0, cut |-> 1, hidden |-> {}, knows |-> {}, quotes |-> {}, masked |-> {}, made |-> 0]
+First == [base |-> 0, cut |-> 1, hidden |-> {}, knows |-> {}, quotes |-> {}, kept |-> {}, masked |-> {}, made |-> 0]
 
 (* The compactions in force in a segment: the one that made its summary,    *)
 (* the one that made the summary which that was made of, and so on.         *)
@@ -63,6 +65,7 @@ Init == /\ last = 0
         /\ holds = [w \in Workers |-> Nothing]
         /\ evicted = {}
         /\ draft = [head |-> 0]
+        /\ item = [upto |-> 0]
 
 ------------------------------------------------------------------------------
 (* Appends never wait for anything.                                         *)
@@ -93,10 +96,11 @@ Request(seen) ==
   /\ UNCHANGED <<last, segments, fence, holds, beside>>
 
 (* A claim fixes what may be summarised: all there is now, and no more.     *)
-(* What is masked is read whole.                                            *)
+(* What is masked is read whole, and so is what was kept unread.            *)
 Claim(w, c) ==
   LET it == compactions[c]  base == segments[it.base]
-      seen == ((base.cut..last) \ base.hidden) \ (IF Guard("masked is read whole") THEN {} ELSE base.masked) IN
+      seen == (((base.cut..last) \ base.hidden) \ (IF Guard("masked is read whole") THEN {} ELSE base.masked))
+              \cup (IF Guard("what is kept is read") THEN base.kept ELSE {}) IN
   /\ c \in Open /\ ~it.leased /\ it.attempts < MaxAttempts /\ holds[w] # Gone
   /\ fence' = fence + 1
   /\ compactions' = [compactions EXCEPT ![c] = [it EXCEPT !.state = "running", !.attempts = @ + 1, !.fence = fence + 1,
@@ -118,7 +122,7 @@ Commit(w, cut, quotes) ==
   /\ quotes \subseteq 1..last
   /\ Guard("quotes are looked at") => quotes \subseteq Before(cut) \ segments[mine.base].hidden
   /\ OpenSegment([base |-> mine.base, cut |-> cut, hidden |-> segments[mine.base].hidden,
-                  knows |-> mine.knows \cap Before(cut), quotes |-> quotes, made |-> Newest + 1,
+                  knows |-> mine.knows \cap Before(cut), quotes |-> quotes, kept |-> {}, made |-> Newest + 1,
                   masked |-> Masks(segments[mine.base].masked, cut, {})],
                  [compactions EXCEPT ![mine.compaction].state = "committed"])
   /\ UNCHANGED <<last, fence, holds, beside>>                      \* it keeps its claim, and may try again
@@ -132,7 +136,7 @@ EndsAttempt(w, ended) ==
   /\ Guard("fence on fail") => it.fence = mine.fence
   /\ compactions' = [compactions EXCEPT ![mine.compaction] = [ended EXCEPT !.leased = FALSE, !.alive = FALSE]]
   /\ evicted' = evicted \cup (IF it.fence # mine.fence /\ it.leased THEN {"late"} ELSE {})
-  /\ UNCHANGED <<last, segments, fence, draft>>
+  /\ UNCHANGED <<last, segments, fence, draft, item>>
 
 Held(w)     == compactions[holds[w].compaction]
 Fail(w)     == /\ Holding(w) /\ UNCHANGED holds
@@ -228,7 +232,7 @@ Mask(seen, M) ==
   /\ Guard("mask names its head") => seen = Newest
   /\ Spares("mask spares the held", "mask")
   /\ OpenSegment([Now EXCEPT !.base = Newest, !.masked = @ \cup M], compactions)
-  /\ UNCHANGED <<last, fence, holds, draft>>
+  /\ UNCHANGED <<last, fence, holds, draft, item>>
 
 (* A mask is taken back like a compaction.                                  *)
 Unmask(M) == /\ "mask" \in People /\ "unfold" \in People /\ M # {} /\ M \subseteq Now.masked
@@ -242,8 +246,8 @@ Draft ==
   LET of == {n \in Line(Newest) : segments[segments[n].base].cut < Now.cut}
       base == segments[segments[Highest(of)].base] IN
   /\ "draft" \in People /\ of # {}
-  /\ draft' = [head |-> Newest, knows |-> base.knows \cup ((base.cut..(Now.cut - 1)) \ Now.hidden)]
-  /\ UNCHANGED <<last, segments, compactions, fence, holds, evicted>>
+  /\ draft' = [head |-> Newest, knows |-> base.knows \cup base.kept \cup ((base.cut..(Now.cut - 1)) \ Now.hidden)]
+  /\ UNCHANGED <<last, segments, compactions, fence, holds, evicted, item>>
 
 (* Nothing but masks came since a segment.                                  *)
 OnlyMasked(s) == \A t \in s..Newest : [segments[t] EXCEPT !.base = 0, !.masked = {}] = [segments[s] EXCEPT !.base = 0, !.masked = {}]
@@ -253,13 +257,36 @@ CommitDraft ==
   /\ Guard("draft names its head") => OnlyMasked(draft.head)
   /\ Spares("draft spares the held", "draft")
   /\ OpenSegment([Now EXCEPT !.base = Newest, !.knows = draft.knows, !.made = Newest + 1], compactions)
-  /\ UNCHANGED <<last, fence, holds, draft>>
+  /\ UNCHANGED <<last, fence, holds, draft, item>>
+
+(* A provider makes something of all that it was sent, without the messages *)
+(* M, and is asked by nobody here.  It may be adopted much later.           *)
+Provide(M) ==
+  LET sent == ((Now.cut..last) \ Now.hidden) \ M IN
+  /\ "adopt" \in People /\ M \subseteq (Now.cut..last) \ Now.hidden /\ sent # {}
+  /\ item' = [upto |-> last, knows |-> Now.knows \cup Now.kept \cup sent]
+  /\ UNCHANGED <<last, segments, compactions, fence, holds, evicted, draft>>
+
+(* What it covers is judged where it is adopted, on whatever head that is:  *)
+(* it stands for nothing that was taken back since, and what it does not    *)
+(* cover is kept.  Where only a summary tells of that, it is refused.       *)
+Adopt ==
+  LET cut == item.upto + 1  left == (Before(cut) \ Now.hidden) \ item.knows IN
+  /\ item.upto # 0 /\ cut >= Now.cut
+  /\ Guard("item covers what is in view") => item.knows \cap Now.hidden = {}
+  /\ left \cap Before(Now.cut) \subseteq Now.kept
+  /\ Spares("item spares the held", "adopt")
+  /\ OpenSegment([Now EXCEPT !.base = Newest, !.cut = cut, !.knows = item.knows, !.quotes = {}, !.made = Newest + 1,
+                             !.kept = IF Guard("what is not covered is kept") THEN left ELSE {},
+                             !.masked = Masks(@, cut, {})], compactions)
+  /\ UNCHANGED <<last, fence, holds, draft, item>>
 
 ------------------------------------------------------------------------------
 Next == \/ AppendMessage
         \/ \E s \in 1..MaxSegments : Request(s) \/ Restore(s) \/ Unfold(s) \/ Refold(s)
         \/ \E M \in SUBSET (1..MaxMessages) : Unmask(M) \/ \E s \in 1..MaxSegments : Mask(s, M)
         \/ Draft \/ CommitDraft
+        \/ Adopt \/ \E M \in SUBSET (1..MaxMessages) : Provide(M)
         \/ \E m \in 0..MaxMessages : Rewind(m)
         \/ \E c \in 1..MaxCompactions : LeaseOut(c) \/ LifeOver(c) \/ SettleDead(c) \/ Cancel(c)
         \/ \E w \in Workers : \/ Fail(w) \/ Skip(w) \/ HandBack(w) \/ Crash(w) \/ Renew(w)
@@ -278,14 +305,14 @@ Spec == Init /\ [][Next]_vars /\ Fair
 OneSuccessor == \A s, t \in DOMAIN segments : s # t => segments[s].base # segments[t].base
 OneOpen      == Cardinality(Open) <= 1
 OpenOnHead   == \A c \in Open : compactions[c].base = Newest
-Told(s)      == segments[s].knows \cup segments[s].quotes            \* of what lies before its cut
+Told(s)      == segments[s].knows \cup segments[s].quotes \cup segments[s].kept    \* of what lies before its cut
 NothingLost  == \A m \in (1..last) \ Now.hidden : m >= Now.cut \/ m \in Told(Newest)
 NoGhost      == Told(Newest) \cap Now.hidden = {}
 ToldOnce     == Told(Newest) \subseteq Before(Now.cut)
 MasksShown   == Now.masked \subseteq (Now.cut..last) \ Now.hidden
 BaseFits     == \A n \in Line(Newest) : Fits(segments[n].base, Now.hidden)
 NoEviction   == "late" \notin evicted
-Spared       == evicted \cap {"mask", "draft"} = {}
+Spared       == evicted \cap {"mask", "draft", "adopt"} = {}
 FinalStays   == [][\A c \in DOMAIN compactions :
                      compactions[c].state \notin OpenState => compactions'[c].state = compactions[c].state]_vars
 Restores     == \E s \in 1..MaxSegments : Restore(s)                 \* the one way to show what was hidden

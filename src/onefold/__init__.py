@@ -4,32 +4,33 @@ from onefold.compaction.context import Context
 from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
 from onefold.compaction.resummary import SummaryDraft
-from onefold.compaction.summarizers import Material, Summarizer, extract
+from onefold.compaction.summarizer import Summarizer, SummaryInput, extractive_summary
 from onefold.compactor import Compactor
 from onefold.errors import (
-    Busy,
-    Cancelled,
     CommitRefused,
+    CompactionCancelled,
     CompactionDisabled,
+    CompactionSuperseded,
+    ContextTooLarge,
     InvalidMessage,
     KeyConflict,
-    Moved,
+    MessageTooLarge,
     NotNow,
     OnefoldError,
     OutcomeUnknown,
     SessionNotFound,
+    StaleHandle,
     StoreDamaged,
     StoreError,
     StoreTooNew,
     StoreUnavailable,
     SummarizerFailed,
-    Superseded,
-    TooLarge,
+    TurnBusy,
     TurnLost,
 )
 from onefold.journal.adoption import Origin
 from onefold.model import (
-    Appended,
+    AppendResult,
     Compaction,
     CompactResult,
     Deleted,
@@ -44,23 +45,25 @@ from onefold.model import (
     Report,
     Segment,
     SessionState,
-    Spent,
     Summary,
+    Usage,
 )
 from onefold.session import Session
 from onefold.store import Store, open
 from onefold.turn import Turn
+from onefold.version import __version__ as __version__
 
 __all__ = [
-    "Appended",
-    "Busy",
-    "Cancelled",
+    "AppendResult",
     "CommitRefused",
     "CompactResult",
     "Compaction",
+    "CompactionCancelled",
     "CompactionDisabled",
+    "CompactionSuperseded",
     "Compactor",
     "Context",
+    "ContextTooLarge",
     "Deleted",
     "Erased",
     "Fact",
@@ -70,8 +73,7 @@ __all__ = [
     "KeyConflict",
     "LabelEnd",
     "Limits",
-    "Material",
-    "Moved",
+    "MessageTooLarge",
     "NotNow",
     "Note",
     "OnefoldError",
@@ -85,7 +87,7 @@ __all__ = [
     "Session",
     "SessionNotFound",
     "SessionState",
-    "Spent",
+    "StaleHandle",
     "Store",
     "StoreDamaged",
     "StoreError",
@@ -95,10 +97,11 @@ __all__ = [
     "SummarizerFailed",
     "Summary",
     "SummaryDraft",
-    "Superseded",
-    "TooLarge",
+    "SummaryInput",
     "Turn",
+    "TurnBusy",
     "TurnLost",
-    "extract",
+    "Usage",
+    "extractive_summary",
     "open",
 ]

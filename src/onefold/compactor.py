@@ -16,20 +16,20 @@ from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
 from onefold.compaction.context import Context
-from onefold.compaction.counting import Counter, counted, counter
-from onefold.compaction.limits import Gauge, Limits, Standing, Step, decide
+from onefold.compaction.limits import CompactionReadiness, Limits, SizeEstimator, Step, decide
 from onefold.compaction.policy import Policy
-from onefold.compaction.summarizers import Summarizer
-from onefold.errors import Moved, NotNow, OnefoldError, TooLarge
-from onefold.journal import adoption, masks, view
+from onefold.compaction.summarizer import Summarizer
+from onefold.compaction.token_counter import Counter, counted, counter
+from onefold.errors import ContextTooLarge, NotNow, OnefoldError, StaleHandle
+from onefold.journal import adoption, lineage, masks
 from onefold.journal.adoption import Origin
-from onefold.journal.bounds import grown
-from onefold.journal.contract import segment
-from onefold.journal.refusals import compacts
-from onefold.journal.seam import Transaction
-from onefold.journal.view import known
+from onefold.journal.backoff import grown
+from onefold.journal.checks import compacts
+from onefold.journal.journal import segment
+from onefold.journal.lineage import get_session
 from onefold.model import MANUAL, OPEN, CompactResult, Json, Segment, SessionState
 from onefold.session import Session
+from onefold.storage.base import Transaction
 from onefold.store import Store
 
 log = logging.getLogger("onefold")
@@ -45,7 +45,7 @@ _NEVER_BELOW = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class CompactionWanted:
     """A compaction that the rules want. Whoever runs them makes it, and tells how it ended."""
 
     session: Session
@@ -56,34 +56,36 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Done(Generic[T]):
+class Finished(Generic[T]):
     """What the rules came to."""
 
     answer: T
 
 
-Rules: TypeAlias = Generator[Ask, CompactResult, T]
+CompactionPlan: TypeAlias = Generator[CompactionWanted, CompactResult, T]
 
 
-def advance(rules: Rules[T], told: CompactResult | OnefoldError | None = None) -> Ask | Done[T]:
+def resume(
+    rules: CompactionPlan[T], told: CompactResult | OnefoldError | None = None
+) -> CompactionWanted | Finished[T]:
     """Lets the rules go on to the next compaction they want, or to their end."""
     try:
         if told is None:
             return next(rules)
         return rules.throw(told) if isinstance(told, OnefoldError) else rules.send(told)
     except StopIteration as end:
-        return Done(end.value)
+        return Finished(end.value)
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class LastSent:
     """The last context that an agent was given by its handle."""
 
     segment: int
     estimated: int
     model: str | None
     overflows: int = 0
-    """How often the provider refused a context since it last took one."""
+    """How often the provider rejected a context since it last took one."""
 
 
 class Compactor:
@@ -105,10 +107,10 @@ class Compactor:
         self.policy = replace(given, enabled=given.enabled and store.policy.enabled)
         self._count = counter(count) if isinstance(count, str) else count
         self._lock = threading.Lock()
-        self._gauges: dict[tuple[str, str | None], Gauge] = {}
+        self._gauges: dict[tuple[str, str | None], SizeEstimator] = {}
         self._noted: dict[str, tuple[int, dict[str, Json]]] = {}
         """The limits that sessions were said to go by here, and the record that says so."""
-        self._sent: weakref.WeakKeyDictionary[Session, Sent] = weakref.WeakKeyDictionary()
+        self._sent: weakref.WeakKeyDictionary[Session, LastSent] = weakref.WeakKeyDictionary()
 
     # ------------------------------------------------------------------ the six ways in
 
@@ -123,7 +125,7 @@ class Compactor:
         `context` what that call was sent, if it is not what this handle was given last. `origin` is whom it is for: an
         item that this provider made, and that was adopted, stands in it.
         """
-        return self._run(self._before_turn(session, model, usage, context, origin=origin))
+        return self._run(self.plan_before_turn(session, model, usage, context, origin=origin))
 
     def mid_turn(
         self, session: Session, *, model: str | None = None, usage: int | None = None, context: Context | None = None,
@@ -131,7 +133,7 @@ class Compactor:
     ) -> Context:  # fmt: skip
         """What to send next within a turn: from the segment the turn is on, as long as that fits, so that the
         provider's cache still knows how it begins; then from the newest."""
-        return self._run(self._mid_turn(session, model, usage, context, origin=origin))
+        return self._run(self.plan_mid_turn(session, model, usage, context, origin=origin))
 
     def after_overflow(
         self,
@@ -142,26 +144,24 @@ class Compactor:
         context: Context | None = None,
         origin: Origin | None = None,
     ) -> Context:
-        """What to send after the provider refused a context for its size: a smaller one, or `TooLarge`."""
-        return self._run(self._after_overflow(session, error, model, context, origin=origin))
+        """What to send after the provider rejected a context for its size: a smaller one, or `ContextTooLarge`."""
+        return self._run(self.plan_after_overflow(session, error, model, context, origin=origin))
 
-    def by_hand(self, session: Session, instructions: str | None = None) -> CompactResult:
+    def compact_now(self, session: Session, instructions: str | None = None) -> CompactResult:
         """Compacts because a person asks, whatever the size, and waits for it; passes the bounds on automatic ones."""
-        return self._run(self._by_hand(session, instructions))
+        return self._run(self.plan_compact_now(session, instructions))
 
-    def upkeep(
+    def compact_idle(
         self, idle: float = 300.0, *, model: str | None = None, most: int = 4, wait: bool | float = False
     ) -> dict[str, CompactResult]:
         """Begins summaries of sessions over the soft limit that were quiet for `idle` seconds, up to `most` of them,
         and takes up those that nobody works on any more; what came of each, by session."""
-        return self._run(self._upkeep(idle, model, most, wait))
+        return self._run(self.plan_compact_idle(idle, model, most, wait))
 
-    def from_outside(
-        self, session: Session, *, trigger: str = "outside", instructions: str | None = None
-    ) -> CompactResult:
+    def request(self, session: Session, *, trigger: str = "outside", instructions: str | None = None) -> CompactResult:
         """Compacts because another program asks: returns at once, with the compaction that runs already or a new
         one."""
-        return self._run(self._from_outside(session, trigger, instructions))
+        return self._run(self.plan_request(session, trigger, instructions))
 
     def finish(self, wait: bool | float = True) -> bool:
         """Waits for the summaries that this process has under way, for a program that is about to end: as long as the
@@ -170,19 +170,19 @@ class Compactor:
 
     # ------------------------------------------------------------------ their rules
 
-    def _before_turn(
+    def plan_before_turn(
         self, session: Session, model: str | None, usage: int | None, context: Context | None, *,
         origin: Origin | None = None,
-    ) -> Rules[Context]:  # fmt: skip
+    ) -> CompactionPlan[Context]:  # fmt: skip
         self._ours(session)
         self._go_by(session, model)
         self._learn(session, model, usage, context)
         return (yield from self._newest(session, model, origin=origin))
 
-    def _mid_turn(
+    def plan_mid_turn(
         self, session: Session, model: str | None, usage: int | None, context: Context | None, *,
         origin: Origin | None = None,
-    ) -> Rules[Context]:  # fmt: skip
+    ) -> CompactionPlan[Context]:  # fmt: skip
         self._ours(session)
         self._go_by(session, model)
         sent = self._learn(session, model, usage, context)
@@ -190,52 +190,54 @@ class Compactor:
             stays = session.context(sent.segment, origin=origin)
             if self._size(session, model, stays) <= self.policy.of(model).hard_tokens:
                 if self._due(state := session.state, model) and not self._masked(session, model, origin=origin):
-                    yield Ask(session, "threshold", wait=False, base=state.head)
+                    yield CompactionWanted(session, "threshold", wait=False, base=state.head)
                 return self._given(session, model, stays)
         return (yield from self._newest(session, model, stays=True, origin=origin))
 
-    def _after_overflow(
+    def plan_after_overflow(
         self, session: Session, error: BaseException | None, model: str | None, context: Context | None, *,
         origin: Origin | None = None,
-    ) -> Rules[Context]:  # fmt: skip
+    ) -> CompactionPlan[Context]:  # fmt: skip
         self._ours(session)
         # What a handle looked at last is what its agent sent, also if somebody compacted it since.
-        measured = partial(session.context, session._measured, origin=origin)
+        measured = partial(session.context, session.measured_segment, origin=origin)
         sent = self._last(session, model, context) or self._as_sent(measured(), model)
         refused = sent.overflows + 1
         limits = self.policy.of(model)
         self._remember(session, model, self._gauge(session.id, model).overflowed(sent.estimated, window=limits.window))
         try:
             if refused > self.policy.attempts:
-                raise TooLarge(
-                    f"session {session.id!r}: the provider refused {refused} contexts in a row for their size, the "
+                raise ContextTooLarge(
+                    f"session {session.id!r}: the provider rejected {refused} contexts in a row for their size, the "
                     f"last one of about {sent.estimated:,} tokens: {error or 'it did not say why'}. Look at what is "
-                    "sent beside the context, and at the limits of this model in the policy"
+                    "sent in addition to the context, and at the limits of this model in the policy"
                 )
             return (yield from self._fitting(session, model, "overflow", refused, origin=origin))
-        except TooLarge as too_large:
+        except ContextTooLarge as too_large:
             if session.state.open is None:  # no estimate is to blame, or none can be met: the next turn asks again
-                self._remember(session, model, Gauge())
+                self._remember(session, model, SizeEstimator())
             raise too_large from error
 
-    def _by_hand(self, session: Session, instructions: str | None) -> Rules[CompactResult]:
+    def plan_compact_now(self, session: Session, instructions: str | None) -> CompactionPlan[CompactResult]:
         self._ours(session)
-        return (yield Ask(session, MANUAL, wait=True, instructions=instructions))
+        return (yield CompactionWanted(session, MANUAL, wait=True, instructions=instructions))
 
-    def _from_outside(self, session: Session, trigger: str, instructions: str | None) -> Rules[CompactResult]:
+    def plan_request(self, session: Session, trigger: str, instructions: str | None) -> CompactionPlan[CompactResult]:
         self._ours(session)
-        return (yield Ask(session, trigger, wait=False, instructions=instructions))
+        return (yield CompactionWanted(session, trigger, wait=False, instructions=instructions))
 
     def _ours(self, session: Session) -> None:
         """What is known of one store's sessions says nothing about another's, whatever their ids."""
-        theirs, ours = session._journal.backend, self._store.journal.backend
+        theirs, ours = session.journal.backend, self._store.journal.backend
         if theirs.incarnation != ours.incarnation:
             raise OnefoldError(
                 f"session {session.id!r} is in another store, {theirs.address}, than this compactor's, {ours.address}; "
                 "make a Compactor for each store"
             )
 
-    def _upkeep(self, idle: float, model: str | None, most: int, wait: bool | float) -> Rules[dict[str, CompactResult]]:
+    def plan_compact_idle(
+        self, idle: float, model: str | None, most: int, wait: bool | float
+    ) -> CompactionPlan[dict[str, CompactResult]]:
         came: dict[str, CompactResult] = {}
         begun: list[tuple[Session, SessionState]] = []
         for state in self._quiet(idle, model):
@@ -245,7 +247,7 @@ class Compactor:
                 session = self._store.session(state.id, create=False)
                 if not self._due(state, model) or self._masked(session, model):
                     continue
-                came[state.id] = yield Ask(session, "upkeep", wait=False, base=state.head)
+                came[state.id] = yield CompactionWanted(session, "upkeep", wait=False, base=state.head)
             except OnefoldError as error:  # of this session: the others have no part in it
                 log.warning("session %r is passed over in the upkeep: %s", state.id, error)
                 came[state.id] = CompactResult(None, "failed", False, False, False, str(error), state.head)
@@ -257,7 +259,7 @@ class Compactor:
             came[state.id] = self._now(came[state.id], state)
             if came[state.id].state in OPEN:
                 left = max(0.0, ends - time.monotonic())
-                came[state.id] = yield Ask(session, "upkeep", wait=left, base=state.head)
+                came[state.id] = yield CompactionWanted(session, "upkeep", wait=left, base=state.head)
         return came
 
     def _now(self, result: CompactResult, before: SessionState) -> CompactResult:
@@ -270,7 +272,7 @@ class Compactor:
 
     def _newest(
         self, session: Session, model: str | None, *, stays: bool = False, origin: Origin | None = None
-    ) -> Rules[Context]:
+    ) -> CompactionPlan[Context]:
         """The cheapest step that is enough: nothing, a mask, a summary. Within a turn the agent `stays` on what it has
         as long as that fits, so that the provider's cache still knows it."""
         context = session.context(origin=origin)
@@ -280,7 +282,7 @@ class Compactor:
         if step == "prepare":
             if self._masked(session, model, context=context, origin=origin):
                 return self._given(session, model, context if stays else session.context(origin=origin))
-            yield Ask(session, "threshold", wait=False, base=context.segment)
+            yield CompactionWanted(session, "threshold", wait=False, base=context.segment)
         return self._given(session, model, context)
 
     def mask(self, session: Session, *, model: str | None = None, full: bool = False) -> bool:
@@ -296,7 +298,7 @@ class Compactor:
         edits = origin is not None and origin.edits
         if edits or not (self.policy.enabled and self.policy.mask_tokens):
             return False
-        state, could = session._could_mask(self.policy)
+        state, could = session.could_mask(self.policy)
         size = state.tokens if context is None else self._estimated(context)
         if context is not None and context.item:  # what that covers is not shown anyway
             could = replace(could, masks=tuple(m for m in could.masks if m[0] in context.numbers))
@@ -306,10 +308,8 @@ class Compactor:
             return False
         numbers = [number for number, _ in could.masks]
         try:
-            masks.mask(
-                self._store.journal, session.id, numbers, expect_head=could.head, full=full, actor=session._agent
-            )
-        except Moved:
+            masks.mask(self._store.journal, session.id, numbers, expect_head=could.head, full=full, actor=session.agent)
+        except StaleHandle:
             return True
         except NotNow:
             return False
@@ -317,11 +317,13 @@ class Compactor:
 
     def _fitting(
         self, session: Session, model: str | None, trigger: str, overflows: int = 0, *, origin: Origin | None = None
-    ) -> Rules[Context]:
+    ) -> CompactionPlan[Context]:
         """A context under the hard limit, once there is one. What others tried and failed at, it tries once more."""
         # Where summaries were begun again and again and never made, this one is waited for to its end.
         given_up = session.state.paid >= self.policy.attempts
-        ends = time.monotonic() + (max(self.policy.life, self.policy.wait) if given_up else self.policy.wait)
+        ends = time.monotonic() + (
+            max(self.policy.attempt_timeout, self.policy.wait_timeout) if given_up else self.policy.wait_timeout
+        )
         hard = self.policy.of(model).hard_tokens
         result: CompactResult | None = None
         newest = partial(session.context, origin=origin)
@@ -329,7 +331,7 @@ class Compactor:
             context = newest()
             if (size := self._size(session, model, context)) <= hard:
                 if self._decide(session.id, model, size) == "prepare":
-                    yield Ask(session, "threshold", wait=False, base=context.segment)
+                    yield CompactionWanted(session, "threshold", wait=False, base=context.segment)
                 return self._given(session, model, context, overflows)
         for left in range(self.policy.attempts, -1, -1):
             context = newest()
@@ -340,8 +342,8 @@ class Compactor:
             if left == 0 or gave_up:
                 break
             wait = max(0.0, ends - time.monotonic())
-            result = yield Ask(session, trigger, wait=wait, base=context.segment)
-        raise TooLarge(self._over(session, model, context, result))
+            result = yield CompactionWanted(session, trigger, wait=wait, base=context.segment)
+        raise ContextTooLarge(self._over(session, model, context, result))
 
     # ------------------------------------------------------------------ what is known
 
@@ -357,30 +359,30 @@ class Compactor:
     def _decide(self, session: str, model: str | None, size: int) -> Step:
         return decide(size, self.policy.of(model), self._standing(session))
 
-    def _standing(self, session: str) -> Standing:
+    def _standing(self, session: str) -> CompactionReadiness:
         """How a session stands with compaction. Writes nothing."""
         if not self.policy.enabled:
-            return Standing(may=False)
+            return CompactionReadiness(may=False)
 
-        def look(tx: Transaction) -> tuple[SessionState, Segment, bool]:
-            state = known(tx, session)
+        def read_standing(tx: Transaction) -> tuple[SessionState, Segment, bool]:
+            state = get_session(tx, session)
             head = segment(tx, session, state.head)
-            return state, view.origin(tx, session, head), compacts(tx, state) and head.keeper == "onefold"
+            return state, lineage.origin(tx, session, head), compacts(tx, state) and head.keeper == "onefold"
 
-        state, stands, may = self._store.journal.backend.read(look)
+        state, stands, may = self._store.journal.backend.read(read_standing)
         rests = state.paid >= self.policy.attempts or (state.rests > 0 and not grown(state, state.rests))
         more = not rests and (stands.source != "compaction" or grown(state, stands.tokens_after))
         if state.open is None or not may:
-            return Standing(may, "nothing", more)
+            return CompactionReadiness(may, "nothing", more)
         free = not rests and self._store.journal.claimable(session, state.open) is None
-        return Standing(may, "free" if free else "held", more)
+        return CompactionReadiness(may, "free" if free else "held", more)
 
     def _only_compacted_since(self, session: Session, older: int) -> bool:
         """Whether the session went on from a segment by compactions and masks alone: what was taken back or erased
         since would still be seen from there."""
 
-        def look(tx: Transaction) -> bool:
-            number: int | None = known(tx, session.id).head
+        def read_only_compacted_since(tx: Transaction) -> bool:
+            number: int | None = get_session(tx, session.id).head
             if number == older:
                 return False
             while number is not None and number > older:
@@ -390,9 +392,9 @@ class Compactor:
                 number = opened.base
             return number == older
 
-        return self._store.journal.backend.read(look)
+        return self._store.journal.backend.read(read_only_compacted_since)
 
-    def wanted(self, idle: float, model: str | None = None) -> list[SessionState]:
+    def due_sessions(self, idle: float, model: str | None = None) -> list[SessionState]:
         """The sessions that upkeep would begin with now, the longest quiet first."""
         return [s for s in self._quiet(idle, model) if s.open is None and self._due(s, model)]
 
@@ -425,15 +427,15 @@ class Compactor:
     def _provided(self, state: SessionState) -> bool:
         """Whether its agent has a provider's item in place of the plain text: then it says itself what is too much."""
 
-        def look(tx: Transaction) -> bool:
+        def read_provided(tx: Transaction) -> bool:
             head = tx.segment(state.id, state.head)
             return head is not None and adoption.in_force(tx, state.id, head) is not None
 
-        return self._store.journal.backend.read(look)
+        return self._store.journal.backend.read(read_provided)
 
     def limits_of(self, state: SessionState, model: str | None = None) -> Limits | None:
         """What a session's agent goes by: as its own record says, else as this policy does; None if neither says."""
-        said = self._store.journal.backend.read(lambda tx: view.limits(tx, state)) if state.limits else None
+        said = self._store.journal.backend.read(lambda tx: lineage.limits(tx, state)) if state.limits else None
         if said is not None:
             return Limits.from_record(said)
         return self.policy.models.get(model, self.policy.said) if model is not None else self.policy.said
@@ -453,7 +455,9 @@ class Compactor:
             if len(self._noted) > _REMEMBERED:
                 del self._noted[next(iter(self._noted))]
 
-    def _learn(self, session: Session, model: str | None, usage: int | None, context: Context | None) -> Sent | None:
+    def _learn(
+        self, session: Session, model: str | None, usage: int | None, context: Context | None
+    ) -> LastSent | None:
         """Takes in what the provider said of the last call, and gives what that was sent."""
         if usage is not None and usage < 0:
             raise ValueError(f"session {session.id!r}: usage is a number of tokens, not {usage}")
@@ -465,7 +469,7 @@ class Compactor:
             self._remember(session, sent.model, told)
         return sent
 
-    def _last(self, session: Session, model: str | None, context: Context | None) -> Sent | None:
+    def _last(self, session: Session, model: str | None, context: Context | None) -> LastSent | None:
         with self._lock:
             sent = self._sent.get(session)
         if context is None:
@@ -473,8 +477,8 @@ class Compactor:
         given = self._as_sent(context, sent.model if sent is not None else model)
         return replace(given, overflows=sent.overflows if sent is not None else 0)
 
-    def _as_sent(self, context: Context, model: str | None) -> Sent:
-        return Sent(context.segment, self._estimated(context), model)
+    def _as_sent(self, context: Context, model: str | None) -> LastSent:
+        return LastSent(context.segment, self._estimated(context), model)
 
     def _given(self, session: Session, model: str | None, context: Context, overflows: int = 0) -> Context:
         with self._lock:
@@ -487,20 +491,20 @@ class Compactor:
     def _size(self, session: Session, model: str | None, context: Context) -> int:
         return self._gauge(session.id, model).size(self._estimated(context))
 
-    def _gauge(self, session: str, model: str | None) -> Gauge:
+    def _gauge(self, session: str, model: str | None) -> SizeEstimator:
         with self._lock:
-            return self._gauges.get((session, model), Gauge())
+            return self._gauges.get((session, model), SizeEstimator())
 
-    def _remember(self, session: Session, model: str | None, gauge: Gauge) -> None:
+    def _remember(self, session: Session, model: str | None, gauge: SizeEstimator) -> None:
         with self._lock:
             self._gauges.pop((session.id, model), None)
             self._gauges[session.id, model] = gauge
             if len(self._gauges) > _REMEMBERED:
                 del self._gauges[next(iter(self._gauges))]
 
-    def _run(self, rules: Rules[T]) -> T:
+    def _run(self, rules: CompactionPlan[T]) -> T:
         told: CompactResult | OnefoldError | None = None
-        while isinstance(answer := advance(rules, told), Ask):
+        while isinstance(answer := resume(rules, told), CompactionWanted):
             try:
                 told = answer.session.compact(
                     self._summarizer,
@@ -532,6 +536,6 @@ def _remedy(result: CompactResult | None) -> str:
     if result is not None and result.state in OPEN:
         return "The summary goes on: call again, or wait longer (Policy.wait)"
     return (
-        "Nothing is lost: mend what failed and compact by hand, take something back or unpin it, "
+        "Nothing is lost: fix what failed and compact by hand, take something back or unpin it, "
         "or use a model with a larger window"
     )

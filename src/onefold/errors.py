@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from onefold.model import Spent
+from onefold.model import Usage
 
 
 class OnefoldError(Exception):
@@ -41,7 +41,7 @@ class SessionNotFound(OnefoldError):
         self.deleted = deleted
 
 
-class Busy(OnefoldError):
+class TurnBusy(OnefoldError):
     """Another writer has the session's turn."""
 
 
@@ -53,8 +53,12 @@ class InvalidMessage(OnefoldError):
     """The message cannot be stored so that it comes back equal. Nothing was written."""
 
 
-class TooLarge(InvalidMessage):
-    """A message, a summary or a note is over its limit, or a context over the hard one. Nothing was written."""
+class MessageTooLarge(InvalidMessage):
+    """A message, a summary or a note is over its limit. Nothing was written."""
+
+
+class ContextTooLarge(OnefoldError):
+    """The context is over the hard limit of its model, and was not handed out."""
 
 
 class CompactionDisabled(OnefoldError):
@@ -69,14 +73,14 @@ class SummarizerFailed(OnefoldError):
         message: str,
         *,
         kind: str,
-        spent: Spent | None = None,
+        spent: Usage | None = None,
         retry_after: float | None = None,
         final: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind = kind
         """overflow, rate limit, unavailable, timeout, refused, setup, stopped, garbage or unknown."""
-        self.spent = spent or Spent()
+        self.spent = spent or Usage()
         self.retry_after = retry_after if retry_after is not None and math.isfinite(retry_after) else None
         """How long the provider asks to be left alone, in seconds."""
         self.final = final
@@ -92,15 +96,15 @@ class CommitRefused(OnefoldError):
         self.compaction = compaction
 
 
-class Superseded(CommitRefused):
+class CompactionSuperseded(CommitRefused):
     """Another summary was first, or the session moved on."""
 
 
-class Cancelled(CommitRefused):
+class CompactionCancelled(CommitRefused):
     """Somebody cancelled the compaction."""
 
 
-class Moved(OnefoldError):
+class StaleHandle(OnefoldError):
     """The session is not where the caller saw it last."""
 
 
@@ -119,3 +123,28 @@ class KeyConflict(OnefoldError):
 
 class OutcomeUnknown(OnefoldError):
     """It cannot be told whether the operation was written. Repeat it with the same key."""
+
+
+_KINDS = {
+    "CompactionCancelled": "Cancelled",
+    "CompactionSuperseded": "Superseded",
+    "ContextTooLarge": "TooLarge",
+    "MessageTooLarge": "TooLarge",
+    "StaleHandle": "Moved",
+    "TurnBusy": "Busy",
+    "AlreadyHosted": "Hosted",
+    "ErasureFirst": "Overtaken",
+    "IndexUnavailable": "Unusable",
+    "InvalidCursor": "BadCursor",
+    "RequestRejected": "Refused",
+    "RoomClosed": "Closed",
+    "SubprocessGone": "ChildGone",
+    "SubprocessNotReading": "ChildDeaf",
+}
+"""What clients know an error by, where its class has another name."""
+
+
+def kind_of(error: Exception) -> str:
+    """The kind of an error as HTTP and ACP name it. It never changes, whatever happens to the class's name."""
+    name = type(error).__name__
+    return _KINDS.get(name, name)

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from onefold.journal.beside import is_folder, path_of
-from onefold.journal.seam import Transaction
+from onefold.storage.base import Transaction
+from onefold.storage.locations import is_folder, path_of
 from onefold.store import Store
 
 QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)

@@ -152,7 +152,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class Usage:
     """What was paid for an attempt: calls of a model, tokens in and out, and money where prices are known."""
 
     calls: int = 0
@@ -160,9 +160,9 @@ class Spent:
     output_tokens: int = 0
     cost: float | None = None
 
-    def __add__(self, other: Spent) -> Spent:
+    def __add__(self, other: Usage) -> Usage:
         cost = None if self.cost is None and other.cost is None else round((self.cost or 0) + (other.cost or 0), 9)
-        return Spent(
+        return Usage(
             self.calls + other.calls,
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
@@ -195,7 +195,7 @@ class Compaction:
     settled_at: float | None = None
     segment: int | None = None
     """The segment it opened, once it is committed."""
-    spent: Spent = Spent()
+    spent: Usage = Usage()
     """What its attempts cost, as far as they came to say so: one that crashed did not."""
     asked: int = 0
     """Attempts that asked a summarizer, or may have: of one that crashed nobody knows."""
@@ -287,7 +287,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ClaimDenied:
     """The answer to a claim that was not granted: why, and when it is worth asking again."""
 
     reason: Literal["nothing open", "held", "waiting"]
@@ -430,7 +430,7 @@ class Erased:
     compaction: str | None = None
     """The new summary that was asked for."""
     wiped: bool = True
-    """No file of the store, and none beside it, still holds it, as far as this machine can see."""
+    """No file of the store, sidecars included, still holds it, as far as this machine can see."""
     remains: tuple[str, ...] = ()
     """What may still hold it: files, by their paths, and what else was not reached, in words."""
 
@@ -502,7 +502,7 @@ class KeyUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Requested:
+class RequestOutcome:
     """The answer to a request."""
 
     compaction: Compaction | None
@@ -513,7 +513,7 @@ class Requested:
     retry_at: float | None = None
 
 
-class Appended(NamedTuple):
+class AppendResult(NamedTuple):
     """Where an append stands in the journal, and whether it stood there before."""
 
     numbers: tuple[int, ...]
@@ -529,12 +529,12 @@ class Summary:
 
     text: str
     cut_off: bool = False
-    """The model stopped for lack of room: such a summary is refused."""
+    """The model stopped for lack of room: such a summary is rejected."""
     by: str | None = None
     """The model or the method."""
     facts: tuple[Fact, ...] = ()
     """What the summarizer calls a rule, a limit and so on, in words that were said: labels of what is quoted."""
-    spent: Spent = Spent()
+    spent: Usage = Usage()
     instead_of: tuple[str, ...] = ()
     """Who was asked before and failed, and why, if this is a fallback's."""
     ends: tuple[LabelEnd, ...] = ()  # of `Material.facts`
@@ -566,7 +566,7 @@ class Finding:
     expected: str
     mended: bool = False
     fatal: bool = False
-    """The journal itself is damaged: no fold can mend it."""
+    """The journal itself is damaged: no fold can repair it."""
 
 
 @dataclass(frozen=True, slots=True)

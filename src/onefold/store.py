@@ -9,22 +9,23 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
+from onefold.compaction.attempt import AttemptRegistry
 from onefold.compaction.policy import Policy
-from onefold.compaction.run import Runner
-from onefold.compaction.summarizers import Summarizer
+from onefold.compaction.summarizer import Summarizer
 from onefold.errors import SessionNotFound, StoreDamaged, StoreError
 from onefold.ids import random_id, system_clock
-from onefold.journal import marks, privacy
-from onefold.journal.beside import forget, has_files, is_folder
-from onefold.journal.contract import Journal
-from onefold.journal.memory import MemoryBackend
-from onefold.journal.refusals import check_name
-from onefold.journal.seam import Backend, Transaction
-from onefold.journal.sqlite import SqliteBackend
-from onefold.journal.verify import heal, verify
-from onefold.journal.walk import PAGE, walk
+from onefold.journal import erasure, pins_and_notes
+from onefold.journal.checks import check_name
+from onefold.journal.journal import Journal
+from onefold.journal.session_scan import PAGE, scan_sessions
+from onefold.journal.sidecars import forget
+from onefold.journal.verify import repair, verify
 from onefold.model import Clock, Compaction, Deleted, Ids, Keeper, Report, SessionState
 from onefold.session import Session
+from onefold.storage.base import Backend, Transaction
+from onefold.storage.locations import has_files, is_folder
+from onefold.storage.memory import MemoryBackend
+from onefold.storage.sqlite import SqliteBackend
 from onefold.turn import Tenure
 
 _PAGE, _LARGEST_PAGE = 500, 8_000
@@ -52,7 +53,7 @@ class Store:
         self._summarizer = summarizer
         self._ids = ids
         self._agent = agent
-        self._runner = Runner()
+        self._runner = AttemptRegistry()
         self._turns: weakref.WeakSet[Tenure] = weakref.WeakSet()
 
     def __enter__(self) -> Store:
@@ -73,7 +74,7 @@ class Store:
         return self.journal.backend.incarnation
 
     def session(self, id: str, *, create: bool = True, keeper: Keeper = "onefold") -> Session:
-        """A session by its id, or by any other id it is known by. Looks its derived state over on the way, and mends
+        """A session by its id, or by any other id it is known by. Checks its derived state on the way, and repairs
         it if it is damaged. `keeper` says of a new one who compacts it: onefold, or the "agent" by itself."""
         check_name("session id", id)
         id = self.journal.backend.read(lambda tx: tx.owner(id)) or id
@@ -94,7 +95,7 @@ class Store:
         )
 
     def _mended(self, id: str) -> SessionState:
-        """A session's state. What looks wrong is folded anew, in a fork's parents too: it reads its past from them."""
+        """A session's state. What looks wrong is folded again, in a fork's parents too: it reads its past from them."""
         state = self._looked_over(id)
         parent = state.parent
         while parent is not None and self.journal.backend.read(partial(_has_records, parent)):  # else it was deleted
@@ -103,7 +104,7 @@ class Store:
 
     def _looked_over(self, id: str) -> SessionState:
         if not self.journal.backend.read(lambda tx: tx.looks_right(id)):
-            self.journal.backend.write(id, lambda tx: heal(tx, id, self._ids))
+            self.journal.backend.write(id, lambda tx: repair(tx, id, self._ids))
         return self.journal.state(id)
 
     def sessions(self, limit: int | None = None) -> Iterator[SessionState]:
@@ -129,15 +130,15 @@ class Store:
 
         One that is there before the walk and after it is met once, whatever is written meanwhile; one that is made or
         deleted meanwhile, once or not at all. Each is as it was when its page was read. A session whose row is missing
-        is mended on the way; one that cannot be is left out, with a warning.
+        is repaired on the way; one that cannot be is left out, with a warning.
         """
-        for id, state in walk(self.journal.backend, after, page=page):
+        for id, state in scan_sessions(self.journal.backend, after, page=page):
             found = state if state is not None else self._found_again(id)
             if found is not None:
                 yield found
 
     def _found_again(self, id: str) -> SessionState | None:
-        """A session whose row is missing; None if it was deleted meanwhile, or cannot be mended."""
+        """A session whose row is missing; None if it was deleted meanwhile, or cannot be repaired."""
         if not self.journal.backend.read(partial(_has_records, id)):
             return None  # nothing was ever said in it: `verify` tells of its rows
         try:
@@ -154,16 +155,16 @@ class Store:
 
     def resolve(self, any_id: str) -> str:
         """The id of the session that is known by this one, its own or any other."""
-        return marks.resolve(self.journal, any_id)
+        return pins_and_notes.resolve(self.journal, any_id)
 
     def delete(self, any_id: str, *, remove_copies: bool = False) -> Deleted:
-        """Removes a session whole, also from what is kept beside the store. Its ids stay taken; forks of it no longer
+        """Removes a session whole, also from the sidecar files. Its ids stay taken; forks of it no longer
         see it as their past, and are named. What may still hold it is named in `remains`; see `Session.erase`."""
         id = any_id if self.journal.backend.read(lambda tx: tx.deleted(any_id)) == any_id else self.resolve(any_id)
-        return privacy.delete(self.journal, id, actor=self._agent, remove_copies=remove_copies)
+        return erasure.delete(self.journal, id, actor=self._agent, remove_copies=remove_copies)
 
-    def scrub(self) -> bool:
-        """Rewrites the store's files, and those beside it, so that nothing erased or deleted is left in them. Writers
+    def purge(self) -> bool:
+        """Rewrites the store's files and its sidecar files, so that nothing erased or deleted is left in them. Writers
         wait meanwhile.
 
         Erasing does it by itself, but for large files. False if a reader is in the way now.
@@ -176,7 +177,7 @@ class Store:
         return self.journal.backend.read(lambda tx: tx.forks(id))
 
     def verify(self, fix: bool = False, *, progress: Callable[[str, int], None] | None = None) -> Report:
-        """Compares everything derived with the journal; with `fix`, mends it."""
+        """Compares everything derived with the journal; with `fix`, repairs it."""
         return verify(self.journal.backend, self._ids, fix=fix, progress=progress)
 
     def backup(self, path: str | Path, *, progress: Callable[[int, int], None] | None = None) -> None:
@@ -191,7 +192,7 @@ class Store:
     def close(self, wait: bool | float = False) -> None:
         """Hands back the compactions under way, ends open turns, and lets go of the store.
 
-        A summary that is handed back was paid for nothing, and the next one who claims begins anew. With `wait`, those
+        A summary that is handed back was paid for nothing, and the next one who claims starts again. With `wait`, those
         under way are given that time to be made: True for as long as the policy says, or a number of seconds.
         """
         if wait:
@@ -240,7 +241,7 @@ def open(
 def _postgres(address: str, *, create: bool, clock: Clock, ids: Ids) -> Backend:
     """A store on a server, whose own clock counts unless another one is passed in."""
     try:
-        from onefold.journal.postgres import PostgresBackend
+        from onefold.storage.postgres import PostgresBackend
     except ModuleNotFoundError as error:
         raise StoreError(f"a PostgreSQL store needs {error.name}: pip install 'onefold[postgres]'") from error
     return PostgresBackend(address, create=create, clock=None if clock is system_clock else clock, ids=ids)
@@ -249,7 +250,7 @@ def _postgres(address: str, *, create: bool, clock: Clock, ids: Ids) -> Backend:
 def _files(path: str, *, create: bool, clock: Clock, ids: Ids, group: bool) -> Backend:
     """A store of plain files, one folder a session."""
     try:
-        from onefold.journal.files import FilesBackend
+        from onefold.storage.jsonl import FilesBackend
     except ModuleNotFoundError as error:
         raise StoreError(f"a store of plain files needs {error.name}: pip install 'onefold[files]'") from error
     return FilesBackend(path, create=create, clock=clock, ids=ids, group=group)

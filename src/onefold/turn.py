@@ -13,18 +13,18 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Protocol
 
-from onefold.errors import Busy, OnefoldError, SessionNotFound, TurnLost
-from onefold.journal import marks, turns
-from onefold.journal.contract import Journal
+from onefold.errors import OnefoldError, SessionNotFound, TurnBusy, TurnLost
+from onefold.journal import pins_and_notes, turns
+from onefold.journal.checks import check_name
+from onefold.journal.journal import Journal
 from onefold.journal.leases import patience
-from onefold.journal.reading import Pause
-from onefold.journal.refusals import check_name
-from onefold.model import Appended, Draft, HolderId, Json, Outcome, Record, Slot, TurnClaim
+from onefold.journal.reader import WaitFor
+from onefold.model import AppendResult, Draft, HolderId, Json, Outcome, Record, Slot, TurnClaim
 
 log = logging.getLogger("onefold")
 
 
-class Drafts(Protocol):
+class DraftMaker(Protocol):
     """Makes a message ready for the journal."""
 
     def __call__(
@@ -118,14 +118,14 @@ class Turn:
     """
 
     def __init__(
-        self, journal: Journal, claim: TurnClaim, drafts: Drafts, wrote: Callable[[Sequence[int]], None]
+        self, journal: Journal, claim: TurnClaim, drafts: DraftMaker, wrote: Callable[[Sequence[int]], None]
     ) -> None:
         self.claim = claim
         self._journal = journal
         self._drafts = drafts
         self._wrote = wrote
-        self._tenure = Tenure(journal, claim, self)
-        self._over = self._tenure.over
+        self.tenure = Tenure(journal, claim, self)
+        self._over = self.tenure.over
 
     def __repr__(self) -> str:
         return f"Turn({self.claim.session!r}, {self.id!r})"
@@ -148,7 +148,7 @@ class Turn:
         actor: str | None = None,
         slot: Slot | None = None,
         program: bool = False,
-    ) -> Appended:
+    ) -> AppendResult:
         """Adds messages to the turn, all or none; `TurnLost`, and nothing written, once it is over. `slot` is as in
         `Session.append`."""
         if key is not None:
@@ -158,14 +158,14 @@ class Turn:
             if slot is None:
                 done = self._journal.append(self.claim.session, drafts, key=key, turn=self.claim)
             else:
-                done = marks.append(self._journal, self.claim.session, drafts, slot, key=key, turn=self.claim)
+                done = pins_and_notes.append(self._journal, self.claim.session, drafts, slot, key=key, turn=self.claim)
         self._wrote(done.numbers)
         return done
 
-    def take(self, *, key: str | None = None) -> Record | None:
+    def take_input(self, *, key: str | None = None) -> Record | None:
         """Takes the oldest input that waits, as a message of this turn; None if none does."""
         with self._noticing():
-            taken = turns.take(self._journal, self.claim.session, turn=self.claim, key=key)
+            taken = turns.take_input(self._journal, self.claim.session, turn=self.claim, key=key)
         if taken is not None:
             self._wrote((taken.number,))
         return taken
@@ -182,7 +182,7 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._over.is_set() and self._tenure.let_go_for is None:
+        if self._over.is_set() and self.tenure.let_go_for is None:
             return
         outcome, cause = outcome_of(error)
         try:
@@ -196,16 +196,16 @@ class Turn:
         finally:
             self._over.set()
 
-    def let_go(self, why: str) -> None:
+    def abandon(self, why: str) -> None:
         """Ends the turn because its store is closed under it."""
-        self._tenure.let_go(why)
+        self.tenure.let_go(why)
 
     @contextmanager
     def _noticing(self) -> Iterator[None]:
-        if self._tenure.let_go_for is not None:
+        if self.tenure.let_go_for is not None:
             raise TurnLost(
                 f"session {self.claim.session!r}: the turn that began at record {self.number} was ended, because "
-                f"{self._tenure.let_go_for}; nothing was written. Open the store again and begin a new turn"
+                f"{self.tenure.let_go_for}; nothing was written. Open the store again and begin a new turn"
             )
         try:
             yield
@@ -222,7 +222,7 @@ def outcome_of(error: BaseException | None) -> tuple[Outcome, str | None]:
     return ("failed" if isinstance(error, Exception) else "cancelled"), cause
 
 
-class Beginning:
+class TurnRequest:
     """A turn that is asked for, step by step: for a caller that blocks while it waits, and for one that does not."""
 
     def __init__(
@@ -236,7 +236,7 @@ class Beginning:
         self._lease = lease
         self._deadline = time.monotonic() + seconds
 
-    def step(self) -> TurnClaim | Pause:
+    def step(self) -> TurnClaim | WaitFor:
         """Begins the turn, or says what to wait for; `Busy` once the time for that is over."""
         while True:
             version = self._journal.backend.version()
@@ -251,7 +251,7 @@ class Beginning:
             if now >= self._deadline:
                 raise busy(self._journal, self.session)
             wait = patience(held, self._journal.backend.read(lambda tx: tx.now))
-            return Pause(version, min(self._deadline, now + wait))
+            return WaitFor(version, min(self._deadline, now + wait))
 
     def give_up(self, why: str) -> None:
         """Ends the turn again, if it has begun: its caller left before it could be handed over."""
@@ -259,18 +259,18 @@ class Beginning:
             turns.end(self._journal, self.claim, "cancelled", why)
 
 
-def begin(asked: Beginning, journal: Journal) -> TurnClaim:
+def begin(asked: TurnRequest, journal: Journal) -> TurnClaim:
     """Begins a turn, waiting for the one that is open."""
-    while isinstance(got := asked.step(), Pause):
+    while isinstance(got := asked.step(), WaitFor):
         got.wait(journal.backend)
     return got
 
 
-def busy(journal: Journal, session: str) -> Busy:
+def busy(journal: Journal, session: str) -> TurnBusy:
     """Who has the turn, in words."""
     current = turns.current(journal, session)
     who = "another writer" if current is None else current.owner or f"process {current.holder.pid}"
-    return Busy(
+    return TurnBusy(
         f"session {session!r} is in a turn of {who}; nothing was written. Wait for it (wait=…), or queue the input "
-        "with session.queue(message)"
+        "with session.queue_input(message)"
     )

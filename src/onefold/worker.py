@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from onefold.compaction.attempt import Attempt
+from onefold.compaction.holder import this_process
 from onefold.compaction.policy import Policy
-from onefold.compaction.run import Attempt, whoami
-from onefold.compaction.summarizers import Summarizer, extract
+from onefold.compaction.summarizer import Summarizer, extractive_summary
 from onefold.compactor import Compactor
 from onefold.errors import OnefoldError, StoreError
 from onefold.metrics import Counts, compactions, one
@@ -35,7 +36,7 @@ AGAIN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WorkerStatus:
     """What a worker is at."""
 
     active: int = 0
@@ -62,7 +63,7 @@ class Worker:
         upkeep: float | None = 300.0,
         drain: float = 10.0,
         agent: str | None = "worker",
-        heard: Callable[[Standing], None] | None = None,
+        heard: Callable[[WorkerStatus], None] | None = None,
     ) -> None:
         """`upkeep`: sessions over their soft limit that were quiet for so many seconds are compacted unasked; None for
         none. `drain`: seconds that summaries under way are given at the end, before they are handed back."""
@@ -70,20 +71,20 @@ class Worker:
             raise OnefoldError(f"a worker does one compaction at a time at least, not {concurrency}")
         self.counts = Counts()
         self._store = store
-        self._summarizer = summarizer or extract
+        self._summarizer = summarizer or extractive_summary
         self._policy = policy or store.policy
         self._compactor = Compactor(store, self._summarizer, self._policy)
         self._concurrency = concurrency
         self._upkeep = upkeep
         self._drain = drain
-        self._who = whoami(agent)
+        self._who = this_process(agent)
         self._heard = heard or (lambda standing: None)
         self._active: list[Attempt] = []
-        self._standing = Standing()
+        self._standing = WorkerStatus()
         self._kept_up = float("-inf")
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> WorkerStatus:
         return self._standing
 
     def metrics(self) -> str:
@@ -94,7 +95,7 @@ class Worker:
         ]
         return "\n".join(lines) + "\n"
 
-    def run(self, stop: threading.Event, *, once: bool = False) -> Standing:
+    def run(self, stop: threading.Event, *, once: bool = False) -> WorkerStatus:
         """Works until `stop` is set; with `once`, until nothing is left to do now."""
         try:
             while not stop.is_set():
@@ -131,7 +132,9 @@ class Worker:
         looking = 0.0
         while len(self._active) < self._concurrency and not stop.is_set():
             began = time.monotonic()
-            claim = self._store.journal.claim_next(self._who, lease=self._policy.lease, life=self._policy.life)
+            claim = self._store.journal.claim_next(
+                self._who, lease=self._policy.lease, life=self._policy.attempt_timeout
+            )
             looking = time.monotonic() - began
             if claim is None:
                 break
@@ -188,7 +191,7 @@ class Worker:
         if self._upkeep is None or now - self._kept_up < UPKEEP_EVERY:
             return
         self._kept_up = now
-        for state in self._compactor.wanted(self._upkeep):
+        for state in self._compactor.due_sessions(self._upkeep):
             try:
                 if self._compactor.mask(self._store.session(state.id, create=False)):
                     continue

@@ -1,44 +1,23 @@
-"""The examples of README.md, word for word, for the type checker. `tests/test_docs.py` runs them."""
+"""The example of README.md, word for word, for the type checker. `tests/project/test_docs.py` runs it."""
 
 import onefold
 
 
-def summarize(material: onefold.Material) -> str:
-    """A call of your model goes here. This one keeps how each message begins."""
-    begins = [material.text(record)[:30] for record in material.records]
-    return "\n".join([material.previous or "So far:", *begins])
+def ask_model(messages: list[dict[str, str]]) -> dict[str, str]:
+    """Call your model here. This one always gives the same answer."""
+    return {"role": "assistant", "content": "It was the cache. " * 20}
 
 
-with onefold.open("agent.db", summarizer=summarize) as store:
-    session = store.session("fix-the-build")
-    for n in range(20):
-        session.append({"role": "user", "content": f"Step {n}: " + "look at the build log. " * 20})
-        session.append({"role": "assistant", "content": f"Done {n}: " + "this is what I found. " * 20})
-    before = session.context()
-    result = session.compact()
-    after = session.context()
-    print(result.state, len(before.messages), "messages,", before.tokens, "tokens")
-    print("now", len(after.messages), "messages,", after.tokens, "tokens;", session.state.messages, "in the journal")
+limits = onefold.Limits(window=2_000, output=200)
+store = onefold.open("agent.db", policy=onefold.Policy(limits=limits))
+compactor = onefold.Compactor(store)  # with a model for summaries: Compactor(store, OpenAISummarizer("gpt-5-mini"))
+session = store.session("fix-the-build")
 
-with onefold.open("agent.db") as store:
-    session = store.session("fix-the-build")
-    with session.turn(owner="gateway") as turn:  # nobody else's turn writes until it ends
-        asked = turn.append({"role": "user", "content": "Mend the test, but do not push."})
-        turn.append({"role": "assistant", "content": "Mended."})
-    session.pin(asked.numbers[0])  # in every context from now on, word for word
-    session.append({"role": "user", "content": "Well, push it."})
-    session.undo()  # takes that back; it works across compactions too
-    other = session.fork()  # the same past, another way to go on; nothing is copied
-    print(session.context().messages[-1]["content"])
+session.append({"role": "user", "content": "Never push to main. The staging port is 8081."})
+for n in range(30):
+    session.append({"role": "user", "content": f"Question {n}: why does the build fail?"})
+    context = compactor.before_turn(session)  # what to send; never more than the model takes
+    session.append(ask_model(context.messages))  # on disk when it returns
 
-with onefold.open("agent.db") as store:
-    session = store.session("move-to-staging")
-    session.append({"role": "user", "content": "Never push to main. The staging port is 8081."})
-    limits = onefold.Limits(window=2_000, output=200)
-    compactor = onefold.Compactor(store, summarize, onefold.Policy(limits=limits))
-    for n in range(30):
-        context = compactor.before_turn(session)  # what to send; at the soft limit a summary begins behind it
-        session.append({"role": "user", "content": f"Question {n}. " + "Think about the build. " * 10})
-        session.append({"role": "assistant", "content": f"Answer {n}. " + "It was the cache. " * 10})
-    context = compactor.before_turn(session)
-    print(context.tokens < limits.hard_tokens, [quote.text for quote in context.quotes][:1])
+print(session.state.messages, "messages in the journal,", session.state.committed > 0, context.quotes[0].text)
+store.close()

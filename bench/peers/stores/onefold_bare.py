@@ -11,7 +11,7 @@ from typing import Any
 import onefold
 from bench.peers.conversation import SESSION, TOOL, Exchange, Left, Summarize
 from onefold.compaction.policy import Policy
-from onefold.compaction.summarizers import Material, Summarizer
+from onefold.compaction.summarizer import Summarizer, SummaryInput
 
 _NAME = "onefold.db"
 
@@ -84,7 +84,7 @@ def later() -> float:
 def scripted(summarize: Summarize) -> Summarizer:
     """What stands in for the model, as a summarizer of onefold's."""
 
-    async def summary(_: Material) -> str:
+    async def summary(_: SummaryInput) -> str:
         return await summarize()
 
     return summary
@@ -92,7 +92,7 @@ def scripted(summarize: Summarize) -> Summarizer:
 
 def look(session: onefold.Session) -> Left:
     """What the journal has, and what the next call of a model is sent."""
-    holder = session.holder()
+    holder = session.compaction_holder()
     return Left(
         context=[json.dumps(message, ensure_ascii=False) for message in session.context().messages],
         stored=[json.dumps(record.body, ensure_ascii=False) for record in session.read(1) if record.kind == "message"],

@@ -11,7 +11,7 @@ from bench.peers import conversation
 from bench.peers.conversation import SESSION, Exchange, Left, Summarize
 from bench.peers.stores.onefold_bare import later, look
 
-NEVER = onefold.Policy(limit=100_000_000)
+NEVER = onefold.Policy(window=100_000_000)
 """So that a conversation of any length is loaded whole, as from a store that does not compact."""
 NOW = onefold.Policy(limits=onefold.Limits(window=20_000, output=1_000))
 """The conversation that is compacted is above the hard limit of this, so a turn waits for its compaction."""

@@ -9,11 +9,11 @@ from onefold.aio.session import Session
 from onefold.aio.store import Store
 from onefold.aio.threads import documented, in_thread
 from onefold.compaction.context import Context
-from onefold.compaction.counting import Counter
 from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
-from onefold.compaction.summarizers import Summarizer
-from onefold.compactor import Ask, Rules, T, advance
+from onefold.compaction.summarizer import Summarizer
+from onefold.compaction.token_counter import Counter
+from onefold.compactor import CompactionPlan, CompactionWanted, T, resume
 from onefold.errors import OnefoldError
 from onefold.journal.adoption import Origin
 from onefold.model import CompactResult, SessionState
@@ -40,13 +40,13 @@ class Compactor:
         self, session: Session, *, model: str | None = None, usage: int | None = None, context: Context | None = None,
         origin: Origin | None = None,
     ) -> Context:  # fmt: skip
-        return await self._run(self._rules._before_turn(session._session, model, usage, context, origin=origin))
+        return await self._run(self._rules.plan_before_turn(session.blocking, model, usage, context, origin=origin))
 
     async def mid_turn(
         self, session: Session, *, model: str | None = None, usage: int | None = None, context: Context | None = None,
         origin: Origin | None = None,
     ) -> Context:  # fmt: skip
-        return await self._run(self._rules._mid_turn(session._session, model, usage, context, origin=origin))
+        return await self._run(self._rules.plan_mid_turn(session.blocking, model, usage, context, origin=origin))
 
     async def after_overflow(
         self,
@@ -57,18 +57,18 @@ class Compactor:
         context: Context | None = None,
         origin: Origin | None = None,
     ) -> Context:
-        return await self._run(self._rules._after_overflow(session._session, error, model, context, origin=origin))
+        return await self._run(self._rules.plan_after_overflow(session.blocking, error, model, context, origin=origin))
 
-    async def by_hand(self, session: Session, instructions: str | None = None) -> CompactResult:
-        return await self._run(self._rules._by_hand(session._session, instructions))
+    async def compact_now(self, session: Session, instructions: str | None = None) -> CompactResult:
+        return await self._run(self._rules.plan_compact_now(session.blocking, instructions))
 
     async def mask(self, session: Session, *, model: str | None = None, full: bool = False) -> bool:
-        return await in_thread(partial(self._rules.mask, session._session, model=model, full=full))
+        return await in_thread(partial(self._rules.mask, session.blocking, model=model, full=full))
 
-    async def upkeep(
+    async def compact_idle(
         self, idle: float = 300.0, *, model: str | None = None, most: int = 4, wait: bool | float = False
     ) -> dict[str, CompactResult]:
-        return await self._run(self._rules._upkeep(idle, model, most, wait))
+        return await self._run(self._rules.plan_compact_idle(idle, model, most, wait))
 
     async def finish(self, wait: bool | float = True) -> bool:
         return await in_thread(partial(self._rules.finish, wait))
@@ -76,19 +76,19 @@ class Compactor:
     async def limits_of(self, state: SessionState, model: str | None = None) -> Limits | None:
         return await in_thread(partial(self._rules.limits_of, state, model))
 
-    async def wanted(self, idle: float, model: str | None = None) -> list[SessionState]:
-        return await in_thread(partial(self._rules.wanted, idle, model))
+    async def due_sessions(self, idle: float, model: str | None = None) -> list[SessionState]:
+        return await in_thread(partial(self._rules.due_sessions, idle, model))
 
-    async def from_outside(
+    async def request(
         self, session: Session, *, trigger: str = "outside", instructions: str | None = None
     ) -> CompactResult:
-        return await self._run(self._rules._from_outside(session._session, trigger, instructions))
+        return await self._run(self._rules.plan_request(session.blocking, trigger, instructions))
 
-    async def _run(self, rules: Rules[T]) -> T:
+    async def _run(self, rules: CompactionPlan[T]) -> T:
         """Runs the rules in threads, up to each compaction they want, which is awaited here."""
         told: CompactResult | OnefoldError | None = None
-        while isinstance(answer := await in_thread(partial(advance, rules, told)), Ask):
-            session = Session(answer.session, self._store._bell, self._store._summaries)
+        while isinstance(answer := await in_thread(partial(resume, rules, told)), CompactionWanted):
+            session = Session(answer.session, self._store.notifier, self._store.running_summaries)
             try:
                 told = await session.compact(
                     self._summarizer,

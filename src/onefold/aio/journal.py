@@ -8,41 +8,41 @@ from typing import TypeVar
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from onefold.aio.bell import Bell
-from onefold.aio.streams import Following, Pages
+from onefold.aio.iterators import AsyncFollow, AsyncPages
+from onefold.aio.notifier import ChangeNotifier
 from onefold.aio.threads import documented, in_thread
-from onefold.journal import contract as sync
+from onefold.journal import journal as sync
 from onefold.model import (
     MANUAL,
-    Appended,
+    AppendResult,
     Claim,
+    ClaimDenied,
     Compaction,
     Draft,
-    Held,
     Holder,
     HolderId,
     Keeper,
     Quotes,
     Record,
-    Requested,
+    RequestOutcome,
     Segment,
     SessionState,
-    Spent,
     Summary,
     TurnClaim,
+    Usage,
 )
 
 T = TypeVar("T")
-_NOTHING = Spent()
+_NOTHING = Usage()
 
 
 @documented(sync.Journal)
 class Journal:
     """The operations of the contract, on any backend."""
 
-    def __init__(self, journal: sync.Journal, bell: Bell) -> None:
+    def __init__(self, journal: sync.Journal, notifier: ChangeNotifier) -> None:
         self._journal = journal
-        self._bell = bell
+        self._notifier = notifier
 
     async def create(self, session: str, *, keeper: Keeper = "onefold") -> SessionState:
         return await in_thread(partial(self._journal.create, session, keeper=keeper))
@@ -52,19 +52,19 @@ class Journal:
 
     async def append(
         self, session: str, drafts: Sequence[Draft], *, key: str | None = None, turn: TurnClaim | None = None
-    ) -> Appended:
+    ) -> AppendResult:
         return await in_thread(partial(self._journal.append, session, drafts, key=key, turn=turn))
 
     def read(self, session: str, start: int = 1, stop: int | None = None) -> AsyncIterator[Record]:
-        return Pages(partial(self._journal.read, session, start, stop))
+        return AsyncPages(partial(self._journal.read, session, start, stop))
 
     def follow(
         self, session: str, after: int = 0, *, incarnation: str | None = None, idle: float | None = None
     ) -> AsyncIterator[Record]:
-        return Following(self._bell, self._journal.backend, session, after, incarnation=incarnation, idle=idle)
+        return AsyncFollow(self._notifier, self._journal.backend, session, after, incarnation=incarnation, idle=idle)
 
     async def wait(self, session: str, after: int, timeout: float) -> bool:  # noqa: ASYNC109  as in the sync one
-        return await self._bell.beyond(session, after, lambda: self._journal.state(session).last, timeout)
+        return await self._notifier.beyond(session, after, lambda: self._journal.state(session).last, timeout)
 
     async def request(
         self,
@@ -76,7 +76,7 @@ class Journal:
         attempts: int = 3,
         actor: str | None = None,
         key: str | None = None,
-    ) -> Requested:
+    ) -> RequestOutcome:
         return await in_thread(
             partial(
                 self._journal.request,
@@ -98,7 +98,7 @@ class Journal:
         lease: float = 60.0,
         life: float = 600.0,
         compaction: str | None = None,
-    ) -> Claim | Held:
+    ) -> Claim | ClaimDenied:
         return await self._claim(
             partial(self._journal.claim, session, who, lease=lease, life=life, compaction=compaction)
         )
@@ -106,7 +106,7 @@ class Journal:
     async def claim_next(self, who: HolderId, *, lease: float = 60.0, life: float = 600.0) -> Claim | None:
         return await self._claim(partial(self._journal.claim_next, who, lease=lease, life=life))
 
-    async def claimable(self, session: str, compaction: str) -> Held | None:
+    async def claimable(self, session: str, compaction: str) -> ClaimDenied | None:
         return await in_thread(partial(self._journal.claimable, session, compaction))
 
     async def renew(self, claim: Claim) -> float | None:
@@ -136,7 +136,7 @@ class Journal:
         retry_after: float | None,
         *,
         refusal: str | None = None,
-        spent: Spent = _NOTHING,
+        spent: Usage = _NOTHING,
         asked: bool = True,
         input: str | None = None,
     ) -> Compaction:

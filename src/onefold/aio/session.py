@@ -8,20 +8,20 @@ from functools import partial
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from onefold import session as sync
-from onefold.aio.bell import Bell
-from onefold.aio.streams import Following, Pages
-from onefold.aio.summaries import InLoop
-from onefold.aio.threads import Later, Opening, documented, in_thread
+from onefold.aio.iterators import AsyncFollow, AsyncPages
+from onefold.aio.notifier import ChangeNotifier
+from onefold.aio.summarizer_bridge import LoopSummarizer
+from onefold.aio.threads import AsyncOpen, AwaitableValue, documented, in_thread
 from onefold.aio.turn import Turn
 from onefold.compaction.context import Context
 from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
 from onefold.compaction.resummary import SummaryDraft
-from onefold.compaction.summarizers import Summarizer, extract
+from onefold.compaction.summarizer import Summarizer, extractive_summary
 from onefold.journal.adoption import Origin
 from onefold.model import (
     MANUAL,
-    Appended,
+    AppendResult,
     Compaction,
     CompactResult,
     Erased,
@@ -43,32 +43,32 @@ from onefold.model import (
 class Session:
     """A handle on one session. Cheap to make; any number of them, in any number of processes, may be in use."""
 
-    def __init__(self, session: sync.Session, bell: Bell, summaries: MutableSet[InLoop]) -> None:
-        self._session = session
-        self._bell = bell
+    def __init__(self, session: sync.Session, notifier: ChangeNotifier, summaries: MutableSet[LoopSummarizer]) -> None:
+        self.blocking = session
+        self._notifier = notifier
         self._summaries = summaries
 
     def __repr__(self) -> str:
-        return repr(self._session)
+        return repr(self.blocking)
 
     @property
     def id(self) -> str:
-        return self._session.id
+        return self.blocking.id
 
     @property
-    def state(self) -> Later[SessionState]:
+    def state(self) -> AwaitableValue[SessionState]:
         """What is known of the session without reading its journal: `(await session.state).tokens`."""
-        return Later(partial(in_thread, lambda: self._session.state))
+        return AwaitableValue(partial(in_thread, lambda: self.blocking.state))
 
     @property
-    def head(self) -> Later[int]:
-        return Later(partial(in_thread, lambda: self._session.head))
+    def head(self) -> AwaitableValue[int]:
+        return AwaitableValue(partial(in_thread, lambda: self.blocking.head))
 
     async def segments(self) -> list[Segment]:
-        return await in_thread(self._session.segments)
+        return await in_thread(self.blocking.segments)
 
     async def compactions(self) -> list[Compaction]:
-        return await in_thread(self._session.compactions)
+        return await in_thread(self.blocking.compactions)
 
     async def append(
         self,
@@ -79,22 +79,22 @@ class Session:
         actor: str | None = None,
         slot: Slot | None = None,
         program: bool = False,
-    ) -> Appended:
+    ) -> AppendResult:
         return await in_thread(
-            partial(self._session.append, messages, key=key, format=format, actor=actor, slot=slot, program=program)
+            partial(self.blocking.append, messages, key=key, format=format, actor=actor, slot=slot, program=program)
         )
 
     def read(self, start: int = 1, stop: int | None = None) -> AsyncIterator[Record]:
-        return Pages(partial(self._session.read, start, stop))
+        return AsyncPages(partial(self.blocking.read, start, stop))
 
     def follow(
         self, after: int = 0, *, incarnation: str | None = None, idle: float | None = None
     ) -> AsyncIterator[Record]:
-        backend = self._session._journal.backend
-        return Following(self._bell, backend, self.id, after, incarnation=incarnation, idle=idle)
+        backend = self.blocking.journal.backend
+        return AsyncFollow(self._notifier, backend, self.id, after, incarnation=incarnation, idle=idle)
 
     async def context(self, segment: int | None = None, *, origin: Origin | None = None) -> Context:
-        return await in_thread(partial(self._session.context, segment, origin=origin))
+        return await in_thread(partial(self.blocking.context, segment, origin=origin))
 
     async def compact(
         self,
@@ -112,11 +112,11 @@ class Session:
         An async summarizer is awaited in this event loop, a sync one is called in a thread. Cancelled, it hands its own
         attempt back, for others to take at once, and leaves that of another alone.
         """
-        given = InLoop(summarizer or self._session._summarizer or extract)
+        given = LoopSummarizer(summarizer or self.blocking.summarizer or extractive_summary)
         self._summaries.add(given)
         call = await in_thread(
             partial(
-                self._session._compacting,
+                self.blocking.compaction_job,
                 given,
                 trigger=trigger,
                 instructions=instructions,
@@ -127,69 +127,69 @@ class Session:
             )
         )
         try:
-            result = await self._bell.through(self.id, call.step)
+            result = await self._notifier.through(self.id, call.step)
         except Exception:
             raise
         except BaseException:
             await in_thread(call.hand_back, always=True)
             await given.end()
             raise
-        return self._session._compacted(result)
+        return self.blocking.after_compaction(result)
 
     async def cancel(self) -> Compaction | None:
-        return await in_thread(self._session.cancel)
+        return await in_thread(self.blocking.cancel)
 
-    async def holder(self) -> Holder | None:
-        return await in_thread(self._session.holder)
+    async def compaction_holder(self) -> Holder | None:
+        return await in_thread(self.blocking.compaction_holder)
 
     # ------------------------------------------------------------------ turns, and inputs that wait for one
 
-    def turn(self, *, owner: str | None = None, wait: bool | float = True) -> Opening[Turn]:
+    def turn(self, *, owner: str | None = None, wait: bool | float = True) -> AsyncOpen[Turn]:
         """Begins a turn: until it ends, no other turn writes. `async with session.turn(owner="gateway") as turn: …`
 
         If one is open, waits for it: True for as long as the policy says, a number of seconds, or False for not at all.
         Then it is `Busy`. The other way is to `queue` the input for the next turn. A turn whose process died is settled
         as interrupted by the next one, once that is known or its lease has run out.
         """
-        return Opening(partial(self._begin, owner, wait))
+        return AsyncOpen(partial(self._begin, owner, wait))
 
     async def _begin(self, owner: str | None, wait: bool | float) -> Turn:
-        asked = self._session._beginning(owner, wait)
+        asked = self.blocking.turn_request(owner, wait)
         try:
-            claim = await self._bell.through(self.id, asked.step)
+            claim = await self._notifier.through(self.id, asked.step)
             await checkpoint_if_cancelled()  # nobody may be left to end a turn that is handed out now
         except BaseException:
             if asked.claim is not None:
                 why = "its caller was cancelled as it began"
                 await in_thread(partial(asked.give_up, why), always=True)
             raise
-        return Turn(self._session._hand_over(claim))
+        return Turn(self.blocking.hand_over(claim))
 
     async def open_turn(self) -> OpenTurn | None:
-        return await in_thread(self._session.open_turn)
+        return await in_thread(self.blocking.open_turn)
 
     async def stop_turn(self, cause: str | None = None) -> OpenTurn | None:
-        return await in_thread(partial(self._session.stop_turn, cause))
+        return await in_thread(partial(self.blocking.stop_turn, cause))
 
-    async def queue(self, message: Json, *, format: str | None = None, key: str | None = None) -> int:
-        return await in_thread(partial(self._session.queue, message, format=format, key=key))
+    async def queue_input(self, message: Json, *, format: str | None = None, key: str | None = None) -> int:
+        return await in_thread(partial(self.blocking.queue_input, message, format=format, key=key))
 
     async def hidden(self, *numbers: int) -> tuple[int, ...]:
-        return await in_thread(partial(self._session.hidden, *numbers))
+        return await in_thread(partial(self.blocking.hidden, *numbers))
 
-    async def take(self, *, key: str | None = None) -> Record | None:
-        return await in_thread(partial(self._session.take, key=key))
+    async def take_input(self, *, key: str | None = None) -> Record | None:
+        return await in_thread(partial(self.blocking.take_input, key=key))
 
     # ------------------------------------------------------------------ what stands in every context
 
     async def pin(self, number: int, *, actor: str | None = None) -> tuple[int, ...]:
-        return await in_thread(partial(self._session.pin, number, actor=actor))
+        return await in_thread(partial(self.blocking.pin, number, actor=actor))
 
     async def unpin(self, number: int, *, actor: str | None = None) -> tuple[int, ...]:
-        return await in_thread(partial(self._session.unpin, number, actor=actor))
+        return await in_thread(partial(self.blocking.unpin, number, actor=actor))
 
     async def pins(self) -> tuple[int, ...]:
-        return await in_thread(self._session.pins)
+        return await in_thread(self.blocking.pins)
 
     async def note(
         self,
@@ -200,71 +200,71 @@ class Session:
         actor: str | None = None,
         source: Sequence[int] = (),
     ) -> int:
-        return await in_thread(partial(self._session.note, kind, text, key, actor=actor, source=source))
+        return await in_thread(partial(self.blocking.note, kind, text, key, actor=actor, source=source))
 
     async def notes(self) -> tuple[Note, ...]:
-        return await in_thread(self._session.notes)
+        return await in_thread(self.blocking.notes)
 
     async def facts(self) -> tuple[Fact, ...]:
-        return await in_thread(self._session.facts)
+        return await in_thread(self.blocking.facts)
 
     # ------------------------------------------------------------------ going back, and branching off
 
     async def undo(self) -> Segment:
-        return await in_thread(self._session.undo)
+        return await in_thread(self.blocking.undo)
 
     async def redo(self) -> Segment:
-        return await in_thread(self._session.redo)
+        return await in_thread(self.blocking.redo)
 
     async def rewind(self, to: int) -> Segment:
-        return await in_thread(partial(self._session.rewind, to))
+        return await in_thread(partial(self.blocking.rewind, to))
 
     async def mask(self, *numbers: int) -> Segment:
-        return await in_thread(partial(self._session.mask, *numbers))
+        return await in_thread(partial(self.blocking.mask, *numbers))
 
     async def draft_summary(
         self, summarizer: Summarizer | None = None, *, instructions: str | None = None, policy: Policy | None = None
     ) -> SummaryDraft:
-        given = InLoop(summarizer or self._session._summarizer or extract)
+        given = LoopSummarizer(summarizer or self.blocking.summarizer or extractive_summary)
         self._summaries.add(given)
-        made = partial(self._session.draft_summary, given, instructions=instructions, policy=policy)
+        made = partial(self.blocking.draft_summary, given, instructions=instructions, policy=policy)
         return await in_thread(made, interrupt=given.stop)
 
     async def take_draft(self, draft: SummaryDraft) -> Segment:
-        return await in_thread(partial(self._session.take_draft, draft))
+        return await in_thread(partial(self.blocking.take_draft, draft))
 
     async def adopt(self, *window: int, origin: Origin, covers: Context | Iterable[int]) -> Segment:
-        return await in_thread(partial(self._session.adopt, *window, origin=origin, covers=covers))
+        return await in_thread(partial(self.blocking.adopt, *window, origin=origin, covers=covers))
 
     async def unfold(self, segment: int | None = None) -> Segment:
-        return await in_thread(partial(self._session.unfold, segment))
+        return await in_thread(partial(self.blocking.unfold, segment))
 
     async def refold(self, segment: int | None = None) -> Segment:
-        return await in_thread(partial(self._session.refold, segment))
+        return await in_thread(partial(self.blocking.refold, segment))
 
     async def fork(self, kind: ForkKind = "branch", at: int | None = None, *, id: str | None = None) -> Session:
-        made = await in_thread(partial(self._session.fork, kind, at, id=id))
-        return Session(made, self._bell, self._summaries)
+        made = await in_thread(partial(self.blocking.fork, kind, at, id=id))
+        return Session(made, self._notifier, self._summaries)
 
     async def erase(self, *numbers: int, remove_copies: bool = False) -> Erased:
-        return await in_thread(partial(self._session.erase, *numbers, remove_copies=remove_copies))
+        return await in_thread(partial(self.blocking.erase, *numbers, remove_copies=remove_copies))
 
     # ------------------------------------------------------------------ other ids, other keepers
 
     async def alias(self, other_id: str) -> None:
-        await in_thread(partial(self._session.alias, other_id))
+        await in_thread(partial(self.blocking.alias, other_id))
 
     async def aliases(self) -> list[str]:
-        return await in_thread(self._session.aliases)
+        return await in_thread(self.blocking.aliases)
 
-    async def keep(self, keeper: Keeper) -> Segment:
-        return await in_thread(partial(self._session.keep, keeper))
+    async def set_compaction_owner(self, keeper: Keeper) -> Segment:
+        return await in_thread(partial(self.blocking.set_compaction_owner, keeper))
 
     async def limits(self) -> Limits | None:
-        return await in_thread(self._session.limits)
+        return await in_thread(self.blocking.limits)
 
     async def go_by(self, limits: Limits, model: str | None = None) -> int:
-        return await in_thread(partial(self._session.go_by, limits, model))
+        return await in_thread(partial(self.blocking.go_by, limits, model))
 
-    async def observe(self, source: str, witnesses: Sequence[str] = ()) -> Segment:
-        return await in_thread(partial(self._session.observe, source, witnesses))
+    async def record_agent_compaction(self, source: str, witnesses: Sequence[str] = ()) -> Segment:
+        return await in_thread(partial(self.blocking.record_agent_compaction, source, witnesses))

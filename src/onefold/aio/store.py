@@ -11,16 +11,16 @@ from types import TracebackType
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from onefold import store as sync
-from onefold.aio.bell import Bell
+from onefold.aio.iterators import AsyncPages
 from onefold.aio.journal import Journal
+from onefold.aio.notifier import ChangeNotifier
 from onefold.aio.session import Session
-from onefold.aio.streams import Pages
-from onefold.aio.summaries import InLoop
-from onefold.aio.threads import Opening, documented, in_thread, reporting
+from onefold.aio.summarizer_bridge import LoopSummarizer
+from onefold.aio.threads import AsyncOpen, documented, in_thread, reporting
 from onefold.compaction.policy import Policy
-from onefold.compaction.summarizers import Summarizer
+from onefold.compaction.summarizer import Summarizer
 from onefold.ids import random_id, system_clock
-from onefold.journal.walk import PAGE
+from onefold.journal.session_scan import PAGE
 from onefold.model import Clock, Compaction, Deleted, Ids, Keeper, Report, SessionState
 
 
@@ -28,14 +28,14 @@ from onefold.model import Clock, Compaction, Deleted, Ids, Keeper, Report, Sessi
 class Store:
     """Sessions in one place. Close it, or use it in an `async with` block. Tasks of several event loops may share it.
 
-    It stands on a sync store, which may be in use beside it: `Store(onefold.open("agent.db"))`.
+    It stands on a sync store, which may be in use at the same time: `Store(onefold.open("agent.db"))`.
     """
 
     def __init__(self, store: sync.Store) -> None:
         self._store = store
-        self._bell = Bell(store.journal.backend)
-        self._summaries: weakref.WeakSet[InLoop] = weakref.WeakSet()
-        self.journal = Journal(store.journal, self._bell)
+        self.notifier = ChangeNotifier(store.journal.backend)
+        self.running_summaries: weakref.WeakSet[LoopSummarizer] = weakref.WeakSet()
+        self.journal = Journal(store.journal, self.notifier)
 
     async def __aenter__(self) -> Store:
         return self
@@ -59,13 +59,13 @@ class Store:
 
     async def session(self, id: str, *, create: bool = True, keeper: Keeper = "onefold") -> Session:
         made = await in_thread(partial(self._store.session, id, create=create, keeper=keeper))
-        return Session(made, self._bell, self._summaries)
+        return Session(made, self.notifier, self.running_summaries)
 
     def sessions(self, limit: int | None = None) -> AsyncIterator[SessionState]:
-        return Pages(partial(self._store.sessions, limit))
+        return AsyncPages(partial(self._store.sessions, limit))
 
     def walk(self, after: str = "", *, page: int = PAGE) -> AsyncIterator[SessionState]:
-        return Pages(partial(self._store.walk, after, page=page))
+        return AsyncPages(partial(self._store.walk, after, page=page))
 
     async def compactions(self, *, open_only: bool = True) -> list[Compaction]:
         return await in_thread(partial(self._store.compactions, open_only=open_only))
@@ -76,14 +76,14 @@ class Store:
     async def delete(self, any_id: str, *, remove_copies: bool = False) -> Deleted:
         return await in_thread(partial(self._store.delete, any_id, remove_copies=remove_copies))
 
-    async def scrub(self) -> bool:
-        return await in_thread(self._store.scrub)
+    async def purge(self) -> bool:
+        return await in_thread(self._store.purge)
 
     async def forks(self, id: str) -> list[SessionState]:
         return await in_thread(partial(self._store.forks, id))
 
     async def verify(self, fix: bool = False, *, progress: Callable[[str, int], None] | None = None) -> Report:
-        """Compares everything derived with the journal; with `fix`, mends it. Cancelled, it stops after a session.
+        """Compares everything derived with the journal; with `fix`, repairs it. Cancelled, it stops after a session.
 
         `progress` is called in the event loop.
         """
@@ -113,7 +113,7 @@ class Store:
 
     def _close(self) -> None:
         self._store.close()
-        for summary in list(self._summaries):
+        for summary in list(self.running_summaries):
             summary.stop()
 
 
@@ -127,7 +127,7 @@ def open(
     ids: Ids = random_id,
     agent: str | None = None,
     group: bool = False,
-) -> Opening[Store]:
+) -> AsyncOpen[Store]:
     """Opens a store: `agent.db` or `sqlite:PATH` for SQLite, `memory:` for tests.
 
     `async with onefold.aio.open("agent.db") as store: …`, or `store = await onefold.aio.open("agent.db")`.
@@ -143,7 +143,7 @@ def open(
         agent=agent,
         group=group,
     )
-    return Opening(partial(_open, opened))
+    return AsyncOpen(partial(_open, opened))
 
 
 async def _open(opened: Callable[[], sync.Store]) -> Store:

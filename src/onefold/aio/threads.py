@@ -38,7 +38,7 @@ class Loop:
         return True
 
 
-class Job(Generic[T]):
+class ThreadJob(Generic[T]):
     """One call in a worker thread: not begun, begun, or done."""
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -103,7 +103,7 @@ async def in_thread(work: Callable[[], T], *, always: bool = False, interrupt: C
     cancelled: BaseException | None = None
     with CancelScope(shield=always):
         while True:
-            job = Job(work)
+            job = ThreadJob(work)
             try:
                 await to_thread.run_sync(job.run, limiter=_limiter())
                 break
@@ -134,7 +134,7 @@ class Stopped(Exception):
     """Long work was cut short, because nobody waits for it any more."""
 
 
-class Progress:
+class StepProgress:
     """Reports of long work, made in its thread and heard in the event loop. Through them a cancelled caller ends it."""
 
     def __init__(self, hear: Callable[..., object] | None) -> None:
@@ -155,9 +155,9 @@ class Progress:
             from_thread.run_sync(self._hear, *news)
 
 
-async def reporting(work: Callable[[Progress], T], hear: Callable[..., object] | None) -> T:
+async def reporting(work: Callable[[StepProgress], T], hear: Callable[..., object] | None) -> T:
     """Calls long `work` in a worker thread, with something to report to."""
-    progress = Progress(hear)
+    progress = StepProgress(hear)
     try:
         return await in_thread(partial(work, progress), interrupt=progress.stop)
     except Stopped:
@@ -165,7 +165,7 @@ async def reporting(work: Callable[[Progress], T], hear: Callable[..., object] |
         raise
 
 
-class Later(Generic[T_co]):
+class AwaitableValue(Generic[T_co]):
     """A value that takes time: await it."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, T_co]]) -> None:
@@ -175,7 +175,7 @@ class Later(Generic[T_co]):
         return self._make().__await__()
 
 
-class Entered(Protocol):
+class AsyncBlock(Protocol):
     """What can be used in an `async with` block."""
 
     async def __aexit__(
@@ -183,10 +183,10 @@ class Entered(Protocol):
     ) -> None: ...
 
 
-E = TypeVar("E", bound=Entered)
+E = TypeVar("E", bound=AsyncBlock)
 
 
-class Opening(Later[E]):
+class AsyncOpen(AwaitableValue[E]):
     """The same for what is used in a block: `async with it as made`, or `made = await it`."""
 
     async def __aenter__(self) -> E:

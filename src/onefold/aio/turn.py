@@ -8,7 +8,7 @@ from types import TracebackType
 
 from onefold import turn as sync
 from onefold.aio.threads import documented, in_thread
-from onefold.model import Appended, Json, Outcome, Record, Slot, TurnClaim
+from onefold.model import AppendResult, Json, Outcome, Record, Slot, TurnClaim
 
 
 @documented(sync.Turn)
@@ -46,13 +46,13 @@ class Turn:
         actor: str | None = None,
         slot: Slot | None = None,
         program: bool = False,
-    ) -> Appended:
+    ) -> AppendResult:
         return await in_thread(
             partial(self._turn.append, messages, key=key, format=format, actor=actor, slot=slot, program=program)
         )
 
-    async def take(self, *, key: str | None = None) -> Record | None:
-        return await in_thread(partial(self._turn.take, key=key))
+    async def take_input(self, *, key: str | None = None) -> Record | None:
+        return await in_thread(partial(self._turn.take_input, key=key))
 
     async def end(self, outcome: Outcome = "settled", cause: str | None = None) -> None:
         await in_thread(partial(self._turn.end, outcome, cause))
@@ -65,5 +65,5 @@ class Turn:
     ) -> None:
         await in_thread(partial(self._turn.__exit__, kind, error, trace), always=True)
 
-    async def let_go(self, why: str) -> None:
-        await in_thread(partial(self._turn.let_go, why), always=True)
+    async def abandon(self, why: str) -> None:
+        await in_thread(partial(self._turn.abandon, why), always=True)

@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> None:
-    """The program `onefold`. Exit codes: 0 fine, 1 findings or refused, 2 wrong use or could not look."""
+    """The program `onefold`. Exit codes: 0 success, 1 findings or rejected, 2 usage error or store not readable."""
     from onefold.cli.app import app
     from onefold.cli.output import finish, line_on_stderr, prepare
     from onefold.errors import OnefoldError

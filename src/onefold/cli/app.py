@@ -19,7 +19,7 @@ from onefold.cli import (
     erase,
     export,
     fork,
-    imports,
+    import_,
     init,
     mcp,
     note,
@@ -50,9 +50,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from onefold.version import __version__
 
-        raw(f"onefold {version('onefold')}\n")
+        raw(f"onefold {__version__}\n")
         raise typer.Exit
 
 
@@ -66,7 +66,7 @@ def program(
 
     Every command works on a store: the one named by --store, else by the variable ONEFOLD_STORE, else by `store`
     in the config file (ONEFOLD_CONFIG, or $XDG_CONFIG_HOME/onefold/config.toml), else
-    $XDG_DATA_HOME/onefold/onefold.db. Exit codes: 0 fine, 1 findings or refused, 2 wrong use or could not look.
+    $XDG_DATA_HOME/onefold/onefold.db. Exit codes: 0 success, 1 findings or rejected, 2 usage error or unreadable store.
 
     \b
     Examples:
@@ -98,7 +98,7 @@ app.command("verify")(verify.command)
 app.command("doctor")(doctor.command)
 app.command("backup")(backup.command)
 app.command("export")(export.command)
-app.command("import")(imports.command)
+app.command("import")(import_.command)
 app.command("copy")(copy.command)
 app.command("mcp")(mcp.command)
 app.command("worker")(worker.command)

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WrongUse, open_store
-from onefold.cli.output import finish, line_on_stderr, plain, raw, refuse, safe, say, short, text_width
-from onefold.cli.show import Page
-from onefold.cli.words import words
-from onefold.errors import Moved, SessionNotFound
+from onefold.cli.output import finish, line_on_stderr, raw, refuse, safe, say, short, text_width
+from onefold.cli.show import RecordPage
+from onefold.describe import words
+from onefold.errors import SessionNotFound, StaleHandle
+from onefold.export import plain
 from onefold.messages import encode
 from onefold.model import COMMITTED, SEGMENT_OPENED, Record
 from onefold.store import Store
 
 if TYPE_CHECKING:
-    from onefold.cli.remote import Remote
+    from onefold.cli.http_client import Remote
 
 History = Literal["none", "segment", "all"]
 
@@ -41,7 +42,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         History, typer.Option("--history", help="Begin with the current segment, with everything, or with what comes.")
     ] = "segment",
     allow_http: Annotated[
-        bool, typer.Option("--allow-http", help="Speak to another machine without TLS: the network is safe.")
+        bool, typer.Option("--allow-http", help="Connect to another machine without TLS. Only on a network you trust.")
     ] = False,
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Join its agent's room: speak ACP here, for an editor.")
@@ -67,9 +68,9 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     """
     server = url or (None if store is not None else os.environ.get("ONEFOLD_URL"))
     if url is not None and store is not None:
-        raise WrongUse("--url and --store name two places; give one of them")
+        raise WrongUse("--url and --store both name a source; give one of them")
     if stdio:
-        from onefold.cli.stdio import bridge
+        from onefold.cli.acp_stdio import bridge
 
         if server is None:
             raise WrongUse("--stdio joins a server that runs the agent; name it with --url or ONEFOLD_URL")
@@ -78,7 +79,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     out = Screen(json=json)
     try:
         if server is not None:
-            from onefold.cli.remote import Remote
+            from onefold.cli.http_client import Remote
 
             remote = Remote(server, token or os.environ.get("ONEFOLD_TOKEN") or None, allow_http=allow_http)
             _print(out, _there(remote, session, after, history))
@@ -87,7 +88,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
                 _print(out, _here(opened, session, after, history))
     except KeyboardInterrupt:
         out.end()
-    except Moved as moved:
+    except StaleHandle as moved:
         refuse(str(moved))
 
 
@@ -114,10 +115,10 @@ def _print(out: Screen, records: Iterator[Record]) -> None:
         for record in records:
             out.show(record, orphan=False)
     except SessionNotFound as error:
-        refuse(f"session {error.session!r} was deleted; there is nothing to follow any more")
+        refuse(f"session {error.session!r} was deleted; there is nothing left to follow")
 
 
-class Screen(Page):
+class Screen(RecordPage):
     """Records as they come, each on one line."""
 
     def __init__(self, *, json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`onefold cancel`: ends what is open in a session, whoever is at it."""
+"""`onefold cancel`: cancels the open compaction or turn of a session, whoever holds it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
-from onefold.cli.output import ago, as_json, plain, refuse, refusing, safe, say
-from onefold.cli.words import turn_words
+from onefold.cli.output import as_json, refuse, refusing, safe, say
+from onefold.describe import turn_words
+from onefold.export import plain
+from onefold.humanize import ago
 
 
 def command(
@@ -19,9 +21,9 @@ def command(
 ) -> None:
     """Ends the compaction that is open; with --turn, the turn.
 
-    Prints what was cancelled and who was at it. Whoever works on it is not stopped, but nothing it brings is taken: a
-    summary that comes late is refused, and so is what the turn's writer appends. If nothing is open, nothing is
-    written and the exit code is 1.
+    Prints what was cancelled and who held it. The holder's process is not stopped, but its results are not accepted: a
+    late summary is rejected, and so is what the turn's writer appends. If nothing is open, nothing is written and the
+    exit code is 1.
 
     \b
     Examples:
@@ -41,7 +43,7 @@ def command(
             else:
                 say(f"cancelled in {safe(found.id)}: {safe(turn_words(stopped, now))}")
             return
-        holder = found.holder()
+        holder = found.compaction_holder()
         with refusing():
             ended = found.cancel()
         if ended is None:

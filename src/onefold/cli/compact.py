@@ -13,8 +13,10 @@ import typer
 import onefold
 from onefold.cli.options import (
     JsonOption,
+    ModelOption,
     SessionArgument,
     StoreOption,
+    SummarizerOption,
     WindowOption,
     WrongUse,
     config_path,
@@ -22,7 +24,9 @@ from onefold.cli.options import (
     policy,
     settings,
 )
-from onefold.cli.output import as_json, count, plain, refuse, refusing, safe, say
+from onefold.cli.output import as_json, refuse, refusing, safe, say
+from onefold.export import plain
+from onefold.humanize import count
 from onefold.journal import masks
 from onefold.model import CompactResult, Holder, Segment
 
@@ -34,13 +38,8 @@ def command(
         str | None,
         typer.Option("--instructions", metavar="TEXT", help="Kept with the request, for whoever works on it."),
     ] = None,
-    summarizer: Annotated[
-        str | None,
-        typer.Option("--summarizer", metavar="KIND", help="Who writes the summary: extract, openai or anthropic."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="The model that writes the summary.")
-    ] = None,
+    summarizer: SummarizerOption = None,
+    model: ModelOption = None,
     mask: Annotated[
         bool,
         typer.Option("--mask", help="Write no summary: show old large tool results as one line each."),
@@ -76,7 +75,7 @@ def command(
         with refusing():
             result = found.compact(chosen, instructions=instructions, wait=wait, policy=goes_by)
         opens = next(s for s in found.segments() if s.number == result.segment)
-        holder, limits = found.holder(), found.limits() or goes_by.said
+        holder, limits = found.compaction_holder(), found.limits() or goes_by.said
     if json:
         sizes = {"tokens_before": opens.tokens_before, "tokens_after": opens.tokens_after} if result.changed else {}
         as_json({"session": session, **plain(result), **sizes, "window": limits.window if limits else None})
@@ -84,17 +83,17 @@ def command(
             raise SystemExit(1)
         return
     if not result.changed:
-        refuse(f"session {session!r} is as it was: {_why_not(result, holder, wait)}")
+        refuse(f"session {session!r} was not changed: {_why_not(result, holder, wait)}")
     say(_what_changed(result, opens, session, limits))
 
 
 def _masked(session: str, store: str | None, goes_by: onefold.Policy, *, json: bool) -> None:
     with open_store(store) as opened, refusing():
         found = opened.session(session, create=False)
-        _, could = found._could_mask(goes_by)
+        _, could = found.could_mask(goes_by)
         numbers = [number for number, _ in could.masks]
         if not numbers:
-            refuse(f"session {session!r} is as it was: there is no old large tool result that is shown whole")
+            refuse(f"session {session!r} was not changed: it has no old large tool result that is shown whole")
         after = masks.mask(opened.journal, found.id, numbers, expect_head=could.head, by_hand=True)
     if json:
         sizes = {"tokens_before": after.tokens_before, "tokens_after": after.tokens_after}
@@ -117,9 +116,11 @@ def chosen_summarizer(kind: str | None = None, model: str | None = None) -> onef
     if model is not None:
         section = {**section, "model": model}
     if not section:
-        return onefold.extract
+        return onefold.extractive_summary
     if "kind" not in section:
-        raise WrongUse("whose model? add --summarizer openai or --summarizer anthropic, or a kind in the config file")
+        raise WrongUse(
+            "--model needs a provider: add --summarizer openai or --summarizer anthropic, or a kind in the config file"
+        )
     from onefold.summarizers import from_config
 
     return from_config(section)

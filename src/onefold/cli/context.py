@@ -8,13 +8,15 @@ import typer
 
 from onefold.cli.note import print_facts, print_note
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
-from onefold.cli.output import as_json, count, listed, plain, safe, safe_lines, say, short, text_width
+from onefold.cli.output import as_json, safe, safe_lines, say, short, text_width
 from onefold.cli.sessions import fork_kind
-from onefold.cli.words import numbered, said, turn_words, words
 from onefold.compaction.context import Context
-from onefold.journal import front, view
+from onefold.describe import numbered, said, turn_words, words
+from onefold.export import plain
+from onefold.humanize import count, listed
+from onefold.journal import context_prefix, lineage
 from onefold.messages.codecs import PLAIN, codec
-from onefold.messages.frame import EARLIER, FACTS, PINNED, PINNED_END, QUOTES, noted
+from onefold.messages.context_text import EARLIER, FACTS, PINNED, PINNED_END, QUOTES, notes_block
 from onefold.model import NOTE, Json, Record, Segment
 from onefold.session import Session
 from onefold.store import Store
@@ -47,10 +49,10 @@ def command(
         if json:
             as_json({"session": session, **plain(context)})
             return
-        Page(opened, found, context, full=full).show()
+        ContextPage(opened, found, context, full=full).show()
 
 
-class Page:
+class ContextPage:
     """A context from top to bottom, with a line where another part of it begins."""
 
     def __init__(self, store: Store, session: Session, context: Context, *, full: bool) -> None:
@@ -61,7 +63,9 @@ class Page:
         self._now = store.journal.backend.read(lambda tx: tx.now)
         self._begins = self._segment(context.segment)
         self._pins = {*session.pins()}
-        begins = store.journal.backend.read(lambda tx: front.of(tx, session.id, self._begins, context.last + 1))
+        begins = store.journal.backend.read(
+            lambda tx: context_prefix.of(tx, session.id, self._begins, context.last + 1)
+        )
         self._notes = begins.opening.notes
         self._part = ""
 
@@ -71,7 +75,7 @@ class Page:
         for number, body in zip(context.numbers, context.messages, strict=True):
             if number == context.segment:
                 self._fold()
-            elif number == 0 and self._notes and body == {"role": "user", "content": noted(self._notes)}:
+            elif number == 0 and self._notes and body == {"role": "user", "content": notes_block(self._notes)}:
                 self._noted()
             elif number == 0 and context.quotes and str(body.get("content", "")).startswith(QUOTES):
                 self._quotes()
@@ -180,7 +184,7 @@ class Page:
             say(f"─── {part}", style="cyan")
 
     def _segment(self, number: int) -> Segment:
-        found = self._store.journal.backend.read(lambda tx: view.segment(tx, self._session.id, number))
+        found = self._store.journal.backend.read(lambda tx: lineage.segment(tx, self._session.id, number))
         assert found is not None, "a context comes from a segment, and a summary from another"
         return found
 

@@ -11,15 +11,18 @@ import typer
 
 import onefold
 from onefold.cli.options import JsonOption, WrongUse, open_store
-from onefold.cli.output import as_json, console, count, line_on_stderr, plain, say
+from onefold.cli.output import as_json, console, line_on_stderr, say
 from onefold.errors import StoreError
-from onefold.journal import copying
-from onefold.journal.beside import forget, path_of
-from onefold.journal.copying import Buried, Copied, Seen, Wanted
+from onefold.export import plain
+from onefold.humanize import count
+from onefold.journal import replication
+from onefold.journal.replication import Buried, Copied, CopyPlan, Seen
+from onefold.journal.sidecars import forget
+from onefold.storage.locations import path_of
 from onefold.store import Store
 
 _NOT_THERE = "there is no store"
-"""How every kind of store begins to say that it is not there."""
+"""How the error of every kind of store begins if it does not exist."""
 
 
 def command(
@@ -28,25 +31,25 @@ def command(
     ],
     target: Annotated[
         str,
-        typer.Argument(metavar="TO", help="The store to copy to. It is made if it is not there.", show_default=False),
+        typer.Argument(metavar="TO", help="The store to copy to. Created if it does not exist.", show_default=False),
     ],
     sessions: Annotated[
         list[str] | None,
         typer.Argument(metavar="[SESSION]...", help="Sessions' ids. Without any: all.", show_default=False),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would do, and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what it would do; write nothing.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Copies sessions to another store, of any kind.
 
     Prints what was copied, what was there already, what differs and what was verified. FROM and TO are addresses as
     --store takes them: a SQLite file, a folder of plain files, postgresql://… Numbers, ids, keys, times and everything
-    else of a record stay as they are; forks bring the sessions they are of. Each record is read back and compared with
+    else of a record stay as they are; forks include their parents. Each record is read back and compared with
     FROM's, and then everything that is derived from them.
 
     It is copied as it is when the command begins; others may write to FROM meanwhile. If it was cut short, the same
-    command goes on where it stopped, and run again later it copies what is new. A session that went its own way in TO
-    is refused and left as it is, and the others go on: the exit code is 1 then. A compaction or a turn that is open in
+    command goes on where it stopped, and run again later it copies what is new. A session that has diverged in TO
+    is rejected and left as it is; others continue, and the exit code is 1. A compaction or a turn that is open in
     FROM is open in the copy, and nobody holds it there.
 
     \b
@@ -56,10 +59,10 @@ def command(
       onefold copy agent.db other.db --dry-run
     """
     if not source or not target or _same_place(source, target):
-        raise WrongUse("FROM and TO are the same store, or one of them is no address; nothing was copied")
+        raise WrongUse("FROM and TO are the same store, or one of them is not a valid address; nothing was copied")
     with contextlib.ExitStack() as stack:
         origin = stack.enter_context(open_store(source))
-        names = copying.wanted(origin.journal.backend, sessions or ())
+        names = replication.wanted(origin.journal.backend, sessions or ())
         goal, made = _open_target(target, dry_run=dry_run)
         if goal is not None:
             stack.enter_context(goal)
@@ -74,7 +77,7 @@ def command(
     causes = [*(done.cause for done in copied), *(done.cause for done in buried)]
     refused = [cause for cause in causes if cause is not None]
     for cause in refused:
-        line_on_stderr(f"refused: {cause}")
+        line_on_stderr(f"rejected: {cause}")
     if json:
         told = {"from": origin.address, "to": _shown(target), "made": made}
         as_json({**told, "dry_run": dry_run, "sessions": plain(copied), "deleted": plain(buried)})
@@ -88,7 +91,7 @@ def _shown(address: str) -> str:
     """An address without its password."""
     if "://" not in address:
         return address
-    from onefold.journal.postgres.address import parse
+    from onefold.storage.postgres.dsn import parse
 
     return parse(address).shown
 
@@ -102,14 +105,14 @@ def _same_place(source: str, target: str) -> bool:
 
 
 def _check_apart(source: Store, target: Store) -> None:
-    """One server has many addresses. A store in it is known by its incarnation."""
+    """One server has many addresses. A store in it is identified by its generation."""
     on_servers = "://" in source.address and "://" in target.address
     if on_servers and source.incarnation == target.incarnation:
         raise WrongUse(f"{source.address} and {target.address} are the same store; nothing was copied")
 
 
 def _open_target(address: str, *, dry_run: bool) -> tuple[Store | None, bool]:
-    """The store to copy to, and whether it was not there before. A rehearsal makes none."""
+    """The store to copy to, and whether it is new. A dry run creates none."""
     empty = "://" not in address and path_of(address).is_file() and not path_of(address).stat().st_size
     try:
         if not empty:
@@ -121,26 +124,28 @@ def _open_target(address: str, *, dry_run: bool) -> tuple[Store | None, bool]:
 
 
 def _copied(
-    source: Store, target: Store | None, names: Sequence[Wanted], *, dry_run: bool, quiet: bool
+    source: Store, target: Store | None, names: Sequence[CopyPlan], *, dry_run: bool, quiet: bool
 ) -> list[Copied]:  # fmt: skip
     journal = None if target is None else target.journal
     with _progress(names, quiet=quiet) as (seen, next_one):
         found = []
-        for done in copying.copy(source.journal.backend, journal, names, seen, dry_run=dry_run):
+        for done in replication.copy(source.journal.backend, journal, names, seen, dry_run=dry_run):
             found.append(done)
             next_one(len(found))
         return found
 
 
 def _buried(source: Store, target: Store | None, *, dry_run: bool) -> Iterator[Buried]:
-    return copying.bury(source.journal.backend, None if target is None else target.journal, dry_run=dry_run)
+    return replication.copy_tombstones(
+        source.journal.backend, None if target is None else target.journal, dry_run=dry_run
+    )
 
 
 def _scrub(target: Store, sessions: list[str]) -> None:
     """What was erased in FROM since the last copy is gone from TO's records now. From its files too, if it is quick."""
     done = target.journal.backend.scrub()
     if forget(target.journal, sessions) or not done:
-        line_on_stderr("what was erased may still be in files of TO: see Store.scrub()")
+        line_on_stderr("what was erased may still be in files of TO: see Store.purge()")
 
 
 def _print(copied: list[Copied], buried: list[Buried], *, dry_run: bool, made: bool) -> None:
@@ -167,12 +172,12 @@ def _print(copied: list[Copied], buried: list[Buried], *, dry_run: bool, made: b
     if buried:
         say(f"{count(len(buried), 'deleted session')} in FROM: {sum(b.new for b in buried):,} new in TO")
     if made and dry_run:
-        say("TO is not there; it would be made")
+        say("TO does not exist; it would be created")
 
 
 @contextlib.contextmanager
-def _progress(names: Sequence[Wanted], *, quiet: bool) -> Iterator[tuple[Seen, Seen]]:
-    """A bar on stderr, if somebody is there to look at it."""
+def _progress(names: Sequence[CopyPlan], *, quiet: bool) -> Iterator[tuple[Seen, Seen]]:
+    """A progress bar, if stderr is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield (lambda records: None), (lambda done: None)
         return

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from onefold.cli.confirmation import CopiesOption, YesOption, confirm, print_copies, print_forks, print_last_words
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
-from onefold.cli.output import as_json, clock_time, count, listed, plain, refusing, safe, say
-from onefold.cli.rehearsal import rehearsal
-from onefold.cli.removal import CopiesOption, YesOption, confirm, print_copies, print_forks, print_last_words
+from onefold.cli.output import as_json, refusing, safe, say
+from onefold.dry_run import dry_run_of
+from onefold.export import plain
+from onefold.humanize import clock_time, count, listed
 from onefold.model import Deleted
 from onefold.store import Store
 
@@ -21,8 +23,8 @@ def command(
 
     Prints first what will go, and the forks that see it as their past. Then it asks; where nobody can be asked it
     needs --yes, and ends with exit code 2 without it. The session's ids stay taken, so that nobody makes it again by
-    accident; forks of it stay, without that past. The search index and the agents' frames beside the store lose it too.
-    Copies that onefold left there are named, and go with --remove-copies. Backups, exports and other copies are not
+    accident; forks of it stay, without that past. The sidecar files, search index and frame log, lose it too. Copies
+    that onefold left there are named, and removed with --remove-copies. Backups, exports and other copies are not
     reached. If a delete was cut short, the same command finishes it.
 
     \b
@@ -30,7 +32,7 @@ def command(
       onefold delete my-session
     """
     with open_store(store) as opened:
-        plan = rehearsal(opened).delete(session)
+        plan = dry_run_of(opened).delete(session)
         if not json:
             _print_plan(opened, plan)
             print_copies(opened, (plan.session, *plan.forks), remove=remove_copies)
@@ -57,5 +59,5 @@ def _print_plan(store: Store, plan: Deleted) -> None:
         if state.turn:
             say("  a turn is open in it", style="yellow")
     else:
-        say(f"session {safe(plan.session)} was deleted before; forks are looked at once more", style="bold")
+        say(f"session {safe(plan.session)} was deleted before; its forks are checked again", style="bold")
     print_forks(plan.forks)

@@ -8,12 +8,14 @@ from typing import Annotated
 
 import typer
 
-from onefold.cli.lines import print_messages
+from onefold.cli.confirmation import CopiesOption, YesOption, confirm, print_copies, print_forks, print_last_words
+from onefold.cli.message_list import print_messages
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
-from onefold.cli.output import as_json, count, listed, plain, refusing, safe, say
-from onefold.cli.rehearsal import rehearsal
-from onefold.cli.removal import CopiesOption, YesOption, confirm, print_copies, print_forks, print_last_words
-from onefold.cli.words import numbered
+from onefold.cli.output import as_json, refusing, safe, say
+from onefold.describe import numbered
+from onefold.dry_run import dry_run_of
+from onefold.export import plain
+from onefold.humanize import count, listed
 from onefold.model import Erased
 from onefold.session import Session
 
@@ -33,8 +35,8 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     What an agent asked can be erased, too. Prints first what will go: the records, the summaries and notes that come
     from them, and the forks that see them as their past. Then it asks; where nobody can be asked it needs --yes, and
     ends with exit code 2 without it. A numbered tombstone stays in each place, and a new summary is asked for where one
-    went. The search index and the agents' frames beside the store lose it too. Copies that onefold left there are
-    named, and go with --remove-copies. Backups, exports and other copies are not reached. If one of the records cannot
+    went. The sidecar files, search index and frame log, lose it too. Copies that onefold left there are named, and
+    removed with --remove-copies. Backups, exports and other copies are not reached. If one of the records cannot
     be erased, none is, and the exit code is 1.
 
     \b
@@ -44,7 +46,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     wanted = sorted(set(numbers))
     with open_store(store) as opened:
         found = opened.session(session, create=False)
-        stage = rehearsal(opened).session(found.id, create=False)
+        stage = dry_run_of(opened).session(found.id, create=False)
         with refusing():
             plan = stage.erase(*wanted)
         if not json:
@@ -71,7 +73,7 @@ def _print_plan(session: Session, plan: Erased, wanted: Sequence[int]) -> None:
         if more := [n for n in plan.numbers if n not in wanted]:
             say(f"{numbered(more)} besides: the same content once more, or a note that comes from it")
     else:
-        say(f"{numbered(wanted)} of {safe(session.id)}: erased before; forks are looked at once more", style="bold")
+        say(f"{numbered(wanted)} of {safe(session.id)}: erased before; forks are checked again", style="bold")
     if plan.summaries:
         say(f"summaries of it that go too: of segment {listed(plan.summaries)}")
     print_forks(plan.forks)

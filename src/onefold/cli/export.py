@@ -11,20 +11,19 @@ from typing import Annotated
 import typer
 
 from onefold.cli.options import StoreOption, WrongUse, open_store
-from onefold.cli.output import as_json, count, line_on_stderr, listed, plain, raw, refuse, send
+from onefold.cli.output import as_json, line_on_stderr, raw, refuse, send
 from onefold.errors import SessionNotFound
-from onefold.journal.permissions import new_text
-from onefold.journal.walk import walk
-from onefold.messages import encode
+from onefold.export import all_parents_first, lines, parents_first, plain
+from onefold.humanize import count, listed
 from onefold.session import Session
-from onefold.store import Store
+from onefold.storage.permissions import new_text
 
 _NAMED = 5
 """So many of the sessions that were deleted meanwhile are named."""
 
 
 @dataclass(slots=True)
-class Written:
+class ExportCounts:
     """What an export has in it."""
 
     sessions: int = 0
@@ -63,8 +62,8 @@ def command(
     `onefold import` takes it all in again.
 
     How many records and sessions were written is said on stderr. Others may write meanwhile: with --all each session
-    that is there before and after is written once, as it was when its turn came. One that is deleted meanwhile is no
-    error, and is named.
+    that is there before and after is written once, as it was when its turn came. One that is deleted meanwhile is not
+    an error, and is named.
 
     \b
     Examples:
@@ -76,7 +75,7 @@ def command(
     if json and out is None:
         raise WrongUse("--json says on stdout what was written, and the records go there; name a file with --out")
     with open_store(store) as opened:
-        written = Written()
+        written = ExportCounts()
         found: Iterable[Session]
         if sessions:
             found = parents_first(opened, sessions, with_parents=not no_parents)
@@ -91,7 +90,7 @@ def command(
         line_on_stderr(written.words() + ("" if out is None else f", to {out}"))
 
 
-def _write(session: Session, write: Callable[[str], object], written: Written) -> None:
+def _write(session: Session, write: Callable[[str], object], written: ExportCounts) -> None:
     records = 0
     try:
         for line in lines(session):
@@ -102,51 +101,6 @@ def _write(session: Session, write: Callable[[str], object], written: Written) -
     else:
         written.sessions += 1
     written.records += records
-
-
-def lines(session: Session) -> Iterator[str]:
-    """A session's own records, one line each: a fork's begin after the record it was forked at."""
-    for record in session.read(session.state.forked_at + 1):
-        yield encode({"session": session.id, **plain(record)}) + "\n"
-
-
-def all_parents_first(store: Store, deleted: list[str]) -> Iterator[Session]:
-    """Every session of a store, each once and looked at when its turn comes, in an order in which they can be taken in
-    again. Those that were deleted since they were met are named."""
-    done: set[str] = set()
-    for id, met in walk(store.journal.backend):
-        line: list[Session] = []
-        above: str | None = id
-        while above is not None and above not in done:
-            try:
-                session = store.session(above, create=False)
-                done.add(above)
-                above = (met if met is not None and met.id == above else session.state).parent  # which never changes
-            except SessionNotFound as error:
-                if error.deleted and above == id:
-                    deleted.append(id)
-                break  # a parent that is nobody's past any more; or rows without a record, of which `verify` tells
-            line.append(session)
-        yield from reversed(line)
-
-
-def parents_first(store: Store, ids: list[str], *, with_parents: bool) -> list[Session]:
-    """The sessions, each once, in an order in which they can be taken in again."""
-    named = {session.id: session for session in (store.session(id, create=False) for id in ids)}
-    order: dict[str, Session] = {}
-    for id, session in named.items():
-        line = {id: session}
-        parent = session.state.parent
-        while parent is not None and parent not in order:
-            try:
-                above = named.get(parent) or store.session(parent, create=False)
-            except SessionNotFound:
-                break  # it was deleted, and is nobody's past any more
-            if with_parents or parent in named:
-                line[parent] = above
-            parent = above.state.parent
-        order |= {key: line[key] for key in reversed(line) if key not in order}
-    return list(order.values())
 
 
 @contextlib.contextmanager

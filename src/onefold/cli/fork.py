@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WrongUse, open_store
-from onefold.cli.output import as_json, line_on_stderr, plain, raw, refusing
+from onefold.cli.output import as_json, line_on_stderr, raw, refusing
+from onefold.export import plain
 from onefold.model import ForkKind
 
 
@@ -29,7 +30,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
 
     Prints the new session's id alone, for scripts; what was done goes to stderr. Nothing is copied, and nothing is
     written to the session itself. If a call at that record has its results later, the fork begins before the call.
-    With --id, the same command again gives the same fork; an id that is taken otherwise is refused with exit code 1.
+    With --id, the same command again gives the same fork; an id that is in use otherwise is rejected with exit code 1.
 
     \b
     Examples:
@@ -37,7 +38,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
       onefold fork my-session --kind review --at 120 --id my-review
     """
     if id is not None and (not 0 < len(id) <= 512 or not id.isprintable()):
-        raise WrongUse(f"--id {id!r:.80} will not do: use 1 to 512 printable characters")
+        raise WrongUse(f"--id {id!r:.80} is invalid: use 1 to 512 printable characters")
     with open_store(store) as opened:
         found = opened.session(session, create=False)
         with refusing():

@@ -15,9 +15,9 @@ import onefold
 from onefold.cli.options import JsonOption, StoreOption, WrongUse, config_path, default_store, locate
 from onefold.cli.output import as_json, refuse, safe, say
 from onefold.errors import StoreError
-from onefold.journal.beside import OWN, is_folder, path_of
-from onefold.journal.permissions import make_folder, new_text
 from onefold.messages import encode
+from onefold.storage.locations import OWN, is_folder, path_of
+from onefold.storage.permissions import make_folder, new_text
 
 _FOR_A_GROUP = stat.S_ISGID | stat.S_IRWXG
 
@@ -46,7 +46,7 @@ def command(
     there stays as it is, and if nothing is left to make, the exit code is 1.
 
     A store is for its owner alone, whatever the umask: files have mode 600. With --group it is for the group of its
-    folder too (660), and so is everything that is made beside it later.
+    folder too (660), and so is every sidecar file that is created later.
 
     \b
     Examples:
@@ -109,7 +109,7 @@ def _write(settings: Path, address: str) -> bool:
 
 
 def _print_group(file: Path) -> None:
-    """What is left to do for a group: SQLite makes its log anew, and as whose depends on the folder."""
+    """What is left to do for a group: SQLite recreates its log, and the folder decides which group owns it."""
     folder = file if file.is_dir() else file.absolute().parent
     if folder.stat().st_mode & _FOR_A_GROUP == _FOR_A_GROUP:
         return

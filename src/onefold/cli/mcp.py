@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from onefold.cli.options import StoreOption, WrongUse, open_store
-from onefold.recall import Follower, Recall, Tools
+from onefold.recall import BackgroundIndexer, Recall, RecallTools
+from onefold.version import __version__
 
 
 def command(
@@ -19,7 +19,8 @@ def command(
     ] = None,
     all_sessions: Annotated[bool, typer.Option("--all-sessions", help="It may look into every session.")] = False,
     index: Annotated[
-        bool, typer.Option("--index/--no-index", help="Keep an index beside the store, or read the journal each time.")
+        bool,
+        typer.Option("--index/--no-index", help="Keep an index file next to the store, or read the journal each time."),
     ] = True,
     store: StoreOption = None,
 ) -> None:
@@ -27,7 +28,7 @@ def command(
 
     Prints nothing for people: it speaks the protocol on stdin and stdout. It offers three tools that only read:
     recall_search, recall_read and recall_expand. No record is ever written; the one file that it writes is the index
-    beside the store, STORE.search, and with --no-index not even that. It ends when its client does.
+    STORE.search, and with --no-index not even that. It ends when its client does.
 
     An agent sees the session that --session names, and no argument of a tool leads out of it. It sees what was said in
     others only if you say so, with --all-sessions.
@@ -38,11 +39,11 @@ def command(
     """
     if (session is None) != all_sessions:
         raise WrongUse("name the session that may be looked into with --session, or all of them with --all-sessions")
-    from onefold.recall.mcp import Server
+    from onefold.recall.mcp_server import McpServer
 
     with open_store(store) as opened:
         if session is not None:
             opened.resolve(session)
         recall = Recall(opened, index=index)
-        with Follower(recall):
-            Server(Tools(recall, session), version("onefold")).serve(sys.stdin.buffer, sys.stdout.buffer)
+        with BackgroundIndexer(recall):
+            McpServer(RecallTools(recall, session), __version__).serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WrongUse, open_store
-from onefold.cli.output import ago, as_json, count, plain, refusing, safe, safe_lines, say, short, text_width
+from onefold.cli.output import as_json, refusing, safe, safe_lines, say, short, text_width
+from onefold.export import plain
+from onefold.humanize import ago, count
 from onefold.messages.quotation import KINDS
 from onefold.model import Fact, Note
 
@@ -22,7 +24,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         str | None, typer.Argument(metavar="[TEXT]", help="The fact, in words.", show_default=False)
     ] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="K", help="What it is about.", show_default=False)] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Take the note of this kind and key away.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the note of this kind and key.")] = False,
     actor: Annotated[
         str | None, typer.Option("--actor", metavar="NAME", help="Who says so.", show_default=False)
     ] = None,
@@ -33,7 +35,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
 
     Prints the note's number, and the context's size before and after. A later note of the same kind and key takes its
     place, or that of a fact that compactions carry. A note without a key is known by its number: --key '#12'. Without
-    a text it lists them and writes nothing. To take away what is not there is refused with exit code 1.
+    a text it lists them and writes nothing. Removing a note that does not exist is rejected with exit code 1.
 
     \b
     Examples:
@@ -78,7 +80,7 @@ def _sensible(kind: str | None, text: str | None, key: str | None, actor: str | 
         raise WrongUse("a note needs a text; to take one away: `onefold note SESSION KIND --key K --remove`")
     for name, value in (("--key", key), ("--actor", actor)):
         if value is not None and (not 0 < len(value) <= 512 or not value.isprintable()):
-            raise WrongUse(f"{name} {value!r:.80} will not do: use 1 to 512 printable characters")
+            raise WrongUse(f"{name} {value!r:.80} is invalid: use 1 to 512 printable characters")
 
 
 def _list(session: str, notes: Sequence[Note], facts: Sequence[Fact], now: float) -> None:

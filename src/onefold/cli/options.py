@@ -12,7 +12,7 @@ import typer
 
 import onefold
 from onefold.errors import OnefoldError, StoreError
-from onefold.journal.beside import data_folder
+from onefold.storage.locations import data_folder
 
 StoreOption: TypeAlias = Annotated[
     str | None,
@@ -36,8 +36,17 @@ WindowOption: TypeAlias = Annotated[
 ]
 
 
+SummarizerOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--summarizer", metavar="KIND", help="Who writes the summary: extract, openai or anthropic."),
+]
+ModelOption: TypeAlias = Annotated[
+    str | None, typer.Option("--model", metavar="NAME", help="The model that writes the summary.")
+]
+
+
 class WrongUse(OnefoldError):
-    """The command was called in a way that makes no sense."""
+    """The command was called with invalid arguments."""
 
 
 def open_store(given: str | None) -> onefold.Store:
@@ -72,7 +81,7 @@ def settings() -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if os.environ.get("ONEFOLD_CONFIG"):
-            raise WrongUse(f"there is no config file {path}, which ONEFOLD_CONFIG names") from None
+            raise WrongUse(f"the config file {path}, named by ONEFOLD_CONFIG, does not exist") from None
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise WrongUse(f"the config file {path} cannot be read: {error}") from None
@@ -82,7 +91,7 @@ def policy(window: int | None) -> onefold.Policy:
     """What to go by where a session's own record does not say: the option, else `[limits]` in the config file. Nobody
     guesses: where neither says anything, a session's window is unknown."""
     if window is not None:
-        return onefold.Policy(limit=window)
+        return onefold.Policy(window=window)
     section = settings().get("limits")
     if section is None:
         return onefold.Policy()
@@ -92,7 +101,7 @@ def policy(window: int | None) -> onefold.Policy:
             "if you like output, soft and hard"
         )
     try:
-        usual = onefold.Policy(limit=section["window"]).of()
+        usual = onefold.Policy(window=section["window"]).of()
         return onefold.Policy(limits=onefold.Limits(**{"output": usual.output, **section}))
     except (KeyError, TypeError, ValueError) as error:
         what = "window is missing" if isinstance(error, KeyError) else error

@@ -7,15 +7,14 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, is_dataclass
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from onefold.errors import OnefoldError, OutcomeUnknown, SessionNotFound, StoreError
+from onefold.export import plain
 from onefold.messages import encode
-from onefold.model import Json, Record, SessionState
+from onefold.model import Json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,37 +101,20 @@ def as_json_array(values: Iterable[Json]) -> None:
     raw("\n]\n")
 
 
-def plain(value: Json) -> Json:
-    """Data as JSON can carry it: objects for dataclasses, lists for tuples. Bodies of messages stay as they are."""
-    if isinstance(value, Record):
-        header = None if value.header is None else plain(asdict(value.header))
-        names = ("number", "id", "kind", "at", "turn", "key", "actor", "format")
-        return {**{name: getattr(value, name) for name in names}, "header": header, "body": value.body}
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain({name: getattr(value, name) for name in value.__dataclass_fields__})
-    if isinstance(value, SessionState):
-        return value._asdict()
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value
-
-
 def line_on_stderr(text: str) -> None:
     _never_fail(sys.stderr)
     sys.stderr.write(f"onefold: {safe(text)}\n")
 
 
 def refuse(text: str) -> NoReturn:
-    """Ends the command: it was understood, and not done."""
+    """Ends the command with exit code 1: the request was valid, and rejected."""
     line_on_stderr(text)
     raise SystemExit(1)
 
 
 @contextlib.contextmanager
 def refusing() -> Iterator[None]:
-    """What a session refuses ends the command with 1; not to find it, or the store, is another thing."""
+    """What a session rejects ends the command with 1. A session or store that is missing does not: that is 2."""
     try:
         yield
     except (StoreError, SessionNotFound, OutcomeUnknown):
@@ -168,7 +150,7 @@ def send() -> None:
 
 
 def _reader_left() -> NoReturn:
-    """`onefold show x | head` had enough: that is no failure, and nobody is left to tell."""
+    """`onefold show x | head` closed the pipe: not a failure, and nobody is left to tell."""
     _to_nowhere()
     raise SystemExit(0)
 
@@ -182,28 +164,3 @@ def _to_nowhere() -> None:
 def _never_fail(stream: object) -> None:
     if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
         reconfigure(errors="backslashreplace")
-
-
-def count(number: int, noun: str) -> str:
-    """1 record, 2,000 records."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def listed(items: Iterable[object]) -> str:
-    return ", ".join(str(item) for item in items)
-
-
-def clock_time(at: float) -> str:
-    """A time as the reader's clock shows it."""
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def ago(at: float, now: float) -> str:
-    """How long ago something was, in one unit."""
-    seconds = now - at
-    if seconds < 0:
-        return "in the future"
-    for size, unit in ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit} ago"
-    return f"{int(seconds)} s ago" if seconds >= 1 else "just now"

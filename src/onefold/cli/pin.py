@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from onefold.cli.lines import print_messages
+from onefold.cli.message_list import print_messages
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WrongUse, open_store
-from onefold.cli.output import as_json, count, refuse, refusing, safe, say
-from onefold.cli.words import numbered, said
+from onefold.cli.output import as_json, refuse, refusing, safe, say
+from onefold.describe import numbered, said
+from onefold.humanize import count
 from onefold.model import Record
 from onefold.session import Session
 
@@ -20,15 +21,15 @@ def command(
     number: Annotated[
         int | None, typer.Argument(metavar="[NUMBER]", min=1, help="The message to pin.", show_default=False)
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Let it go again.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Unpin it.")] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Keeps a message in every context; or lists those that are.
 
     Prints what is pinned, and the context's size before and after. A tool call is pinned with its results. Without a
-    number it lists the pinned messages and writes nothing. Only messages in view can be pinned; to let one go that is
-    not pinned is refused with exit code 1.
+    number it lists the pinned messages and writes nothing. Only messages in view can be pinned; unpinning one that
+    is not pinned is rejected with exit code 1.
 
     \b
     Examples:
@@ -37,7 +38,7 @@ def command(
       onefold pin my-session 12 --remove
     """
     if number is None and remove:
-        raise WrongUse("say which message to let go: `onefold pin SESSION NUMBER --remove`")
+        raise WrongUse("say which message to unpin: `onefold pin SESSION NUMBER --remove`")
     with open_store(store) as opened:
         found = opened.session(session, create=False)
         before = found.state.tokens

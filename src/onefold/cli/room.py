@@ -11,7 +11,7 @@ from onefold.cli.options import JsonOption, SessionArgument, WrongUse
 from onefold.cli.output import as_json, refuse, safe, say
 
 if TYPE_CHECKING:
-    from onefold.cli.remote import Remote
+    from onefold.cli.http_client import Remote
 
 UrlOption: TypeAlias = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="The server. Without it: ONEFOLD_URL.", show_default=False)
@@ -21,7 +21,7 @@ TokenOption: TypeAlias = Annotated[
     typer.Option("--token", metavar="TOKEN", help="For the server. Better: ONEFOLD_TOKEN.", show_default=False),
 ]
 AllowHttpOption: TypeAlias = Annotated[
-    bool, typer.Option("--allow-http", help="Speak to another machine without TLS: the network is safe.")
+    bool, typer.Option("--allow-http", help="Connect to another machine without TLS. Only on a network you trust.")
 ]
 
 app = typer.Typer(
@@ -98,9 +98,9 @@ def close(
 
 
 def _server(url: str | None, token: str | None, *, allow_http: bool) -> Remote:
-    from onefold.cli.remote import Remote
+    from onefold.cli.http_client import Remote
 
     server = url or os.environ.get("ONEFOLD_URL")
     if not server:
-        raise WrongUse("a room is where a server runs its agent; name that with --url or ONEFOLD_URL")
+        raise WrongUse("a room needs the server that runs its agent; name it with --url or ONEFOLD_URL")
     return Remote(server, token or os.environ.get("ONEFOLD_TOKEN") or None, allow_http=allow_http)

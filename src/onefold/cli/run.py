@@ -17,8 +17,8 @@ from onefold.cli.token import TokensOption, tokens_path
 from onefold.ids import random_id
 
 if TYPE_CHECKING:
-    from onefold.agents.hosting import Host
-    from onefold.agents.spec import Agent
+    from onefold.acp.agent_config import Agent
+    from onefold.acp.host import RoomHost
 
 
 def command(  # noqa: PLR0917  a parameter here is an option there
@@ -52,7 +52,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         bool, typer.Option("--stdio", help="Also speak ACP here, for an editor that starts this command.")
     ] = False,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="0 for any that is free.")] = 8642,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="0 for any free port.")] = 8642,
     tokens: TokensOption = None,
     store: StoreOption = None,
 ) -> None:
@@ -80,17 +80,17 @@ def command(  # noqa: PLR0917  a parameter here is an option there
             f"{error.name} is not installed, which the server needs: pip install 'onefold[server]'"
         ) from None
 
-    from onefold.agents.hosting import Host
-    from onefold.agents.spec import agents
+    from onefold.acp.agent_config import agents
+    from onefold.acp.host import RoomHost
     from onefold.server.app import create_app
-    from onefold.server.origins import check_listening
-    from onefold.server.serving import log_to, serve
+    from onefold.server.run import log_to, serve
+    from onefold.server.security.host_check import check_listening
+    from onefold.server.security.tokens import Tokens, link
     from onefold.server.settings import Settings
-    from onefold.server.tokens import Tokens, link
 
     known_agents = agents(settings())
     opened = opened_store(store)
-    rooms = Host(opened, frames_file(opened), known_agents, compact_at=compact_at)
+    rooms = RoomHost(opened, frames_file(opened), known_agents, compact_at=compact_at)
     chosen = _chosen(rooms, words or [], agent, session)
     where = str((cwd or Path.cwd()).absolute())
     id = session or random_id()
@@ -114,19 +114,19 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         room = await rooms.open(id, chosen, cwd=where)
         await room.begun()
         if stdio:
-            from onefold.cli.stdio import speak
+            from onefold.cli.acp_stdio import speak
 
             speak(rooms, id, end)
 
     serve(opened, listening, lambda hub: create_app(opened, listening, known, hub, rooms), ready, begin)
 
 
-def _chosen(rooms: Host, words: list[str], agent: str | None, session: str | None) -> Agent:
+def _chosen(rooms: RoomHost, words: list[str], agent: str | None, session: str | None) -> Agent:
     """The agent: the command that is given, the one that is named, or the one of that name that the session had."""
-    from onefold.agents.spec import adhoc
+    from onefold.acp.agent_config import adhoc
 
     if words and agent is not None:
-        raise WrongUse("--agent names one, and a command is given too; give one of them")
+        raise WrongUse("--agent and a command both name the agent; give one of them")
     if words:
         return adhoc(words)
     row = rooms.frames.room(session) if session is not None and agent is None else None

@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from onefold.cli.options import JsonOption, StoreOption, open_store
-from onefold.cli.output import as_json, clock_time, console, count, line_on_stderr, on_terminal, plain, safe, say
-from onefold.recall import Found, Hit, Recall
+from onefold.cli.output import as_json, console, line_on_stderr, on_terminal, safe, say
+from onefold.export import plain
+from onefold.humanize import clock_time, count
+from onefold.recall import Hit, Recall, SearchResult
 from onefold.recall.hits import Place
 
 _PLACES: dict[Place, str] = {
@@ -26,7 +28,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many.")] = 20,
     hide_undone: Annotated[bool, typer.Option("--hide-undone", help="Leave out what was taken back.")] = False,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the index anew first.")] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild the index first.")] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -35,7 +37,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     Looks for records with all of the words: messages with their tool calls and results, summaries, notes, inputs that
     wait. Case and accents do not count. "In quotes" words have to stand in a row, a word with * may go on, and after --
     a -word must not be there. Prints each record that matches, the best first, with its session, number and time, and
-    whether it is still in the context. The index is a file beside the store, STORE.search; it is brought up to date
+    whether it is still in the context. The index is a sidecar file of the store, STORE.search; it is brought up to date
     first. The exit code is 1 if nothing was found.
 
     \b
@@ -61,7 +63,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         raise SystemExit(1)
 
 
-def _print(found: Found, words: str, *, shows_session: bool) -> None:
+def _print(found: SearchResult, words: str, *, shows_session: bool) -> None:
     if not found.hits:
         line_on_stderr(f"nothing was found for {words!r}")
         return
@@ -70,7 +72,7 @@ def _print(found: Found, words: str, *, shows_session: bool) -> None:
     for hit in found:
         _print_hit(hit, shows_session=shows_session)
     if found.behind:
-        say(f"{count(found.behind, 'record')} could not be looked at", style="yellow")
+        say(f"{count(found.behind, 'record')} could not be searched", style="yellow")
 
 
 def _print_hit(hit: Hit, *, shows_session: bool) -> None:
@@ -93,7 +95,7 @@ def _print_hit(hit: Hit, *, shows_session: bool) -> None:
 
 @contextlib.contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on stderr, if somebody is there to look at it."""
+    """A progress bar, if stderr is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

@@ -13,19 +13,19 @@ from onefold.cli.compact import chosen_summarizer
 from onefold.cli.options import StoreOption, WindowOption, WrongUse, default_store, locate, open_store, policy, settings
 from onefold.cli.output import finish, safe, say
 from onefold.cli.token import TokensOption, tokens_path
-from onefold.journal.beside import data_folder, frames_path
-from onefold.journal.permissions import make_folder
+from onefold.storage.locations import data_folder, frames_path
+from onefold.storage.permissions import make_folder
 from onefold.store import Store
 
 if TYPE_CHECKING:
-    from onefold.agents.hosting import Host
+    from onefold.acp.host import RoomHost
 
 
 def command(  # noqa: PLR0917  a parameter here is an option there
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="0 for any that is free.")] = 8642,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="0 for any free port.")] = 8642,
     allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Listen for other machines without TLS: the network is safe.")
+        bool, typer.Option("--allow-remote", help="Accept remote connections without TLS. Only on a network you trust.")
     ] = False,
     tls_cert: Annotated[
         Path | None, typer.Option("--tls-cert", metavar="FILE", help="A certificate, for https.", show_default=False)
@@ -36,13 +36,13 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     proxy: Annotated[
         str | None,
         typer.Option(
-            "--proxy", metavar="URL", help="The address at which a proxy with TLS offers it.", show_default=False
+            "--proxy", metavar="URL", help="The public address of a TLS proxy in front of it.", show_default=False
         ),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
-            "--allow-host", metavar="NAME", help="Another name it goes by; may be repeated.", show_default=False
+            "--allow-host", metavar="NAME", help="Another host name to accept; may be repeated.", show_default=False
         ),
     ] = None,
     token_file: Annotated[
@@ -53,7 +53,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     ] = None,
     tokens: TokensOption = None,
     drain: Annotated[
-        float, typer.Option("--drain", min=0, metavar="SECONDS", help="How long requests may take at the end.")
+        float, typer.Option("--drain", min=0, metavar="SECONDS", help="How long running requests may take at shutdown.")
     ] = 10.0,
     window: WindowOption = None,
     store: StoreOption = None,
@@ -83,10 +83,10 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         raise WrongUse("--tls-cert and --tls-key go together; give both")
 
     from onefold.server.app import create_app
-    from onefold.server.origins import check_listening
-    from onefold.server.serving import log_to, serve
+    from onefold.server.run import log_to, serve
+    from onefold.server.security.host_check import check_listening
+    from onefold.server.security.tokens import Tokens, link
     from onefold.server.settings import Settings
-    from onefold.server.tokens import Tokens, link
 
     chosen = Settings(
         host=host, port=port, hosts=tuple(allow_host or ()), proxy=proxy, allow_remote=allow_remote,
@@ -110,18 +110,18 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     serve(opened, chosen, lambda hub: create_app(opened, chosen, known, hub, rooms), ready)
 
 
-def _rooms(opened: Store) -> Host | None:
+def _rooms(opened: Store) -> RoomHost | None:
     """The agents' host, where the config file names agents or there were rooms before."""
-    from onefold.agents.hosting import Host
-    from onefold.agents.spec import agents
+    from onefold.acp.agent_config import agents
+    from onefold.acp.host import RoomHost
 
     known = agents(settings())
     path = frames_file(opened)
-    return Host(opened, path, known, resume=True) if known.known or path.exists() else None
+    return RoomHost(opened, path, known, resume=True) if known.known or path.exists() else None
 
 
 def frames_file(store: Store) -> Path:
-    """Where the agents' frames of a store are to be kept; its folder is made if it is this user's own."""
+    """Where the frame log of a store is kept; its folder is created if it belongs to this user."""
     path = frames_path(store.address)
     if data_folder() in path.parents:
         make_folder(path.parent)
@@ -129,7 +129,7 @@ def frames_file(store: Store) -> Path:
 
 
 def opened_store(given: str | None) -> Store:
-    """The store. Where nobody named one, the usual one is made at the first start."""
+    """The store. If none is named, the default one is created at the first start."""
     address = locate(given)
     if address == str(default_store()) and not default_store().exists():
         make_folder(default_store().parent)

@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 from onefold.cli.options import JsonOption, StoreOption, open_store
-from onefold.cli.output import ago, as_json, console, count, plain, safe, say
-from onefold.cli.words import turn_words
+from onefold.cli.output import as_json, console, safe, say
+from onefold.describe import turn_words
 from onefold.errors import SessionNotFound
+from onefold.export import plain
+from onefold.humanize import ago, count
 from onefold.journal import turns
 from onefold.model import Compaction, Holder, OpenTurn, SessionState
 from onefold.store import Store
@@ -46,7 +48,7 @@ def doing(store: Store, session: SessionState) -> Doing:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedSession:
     """A session of the list, with what goes on in it."""
 
     session: SessionState
@@ -68,11 +70,11 @@ class Found:
         return "; ".join(parts) or self.doing.words(now)
 
 
-def look(store: Store, session: SessionState) -> Found | None:
+def look(store: Store, session: SessionState) -> ListedSession | None:
     """None for a session that was deleted since it was listed."""
     try:
         turn = turns.current(store.journal, session.id) if session.turn else None
-        return Found(session, doing(store, session), turn, fork_kind(store, session))
+        return ListedSession(session, doing(store, session), turn, fork_kind(store, session))
     except SessionNotFound:
         return None
 
@@ -128,7 +130,7 @@ def command(
         _table(found, now)
 
 
-def _table(found: list[Found], now: float) -> None:
+def _table(found: list[ListedSession], now: float) -> None:
     from rich.table import Table
     from rich.text import Text
 

@@ -10,13 +10,15 @@ import typer
 
 from onefold.cli.note import print_facts
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WrongUse, open_store
-from onefold.cli.output import as_json_array, clock_time, on_terminal, plain, safe, safe_lines, say, short, text_width
-from onefold.cli.words import summary_of, turn_words, words
-from onefold.journal import view
-from onefold.journal.seam import Transaction
-from onefold.messages.groups import group
+from onefold.cli.output import as_json_array, on_terminal, safe, safe_lines, say, short, text_width
+from onefold.describe import summary_of, turn_words, words
+from onefold.export import plain
+from onefold.humanize import clock_time
+from onefold.journal import lineage
+from onefold.messages.tool_groups import group
 from onefold.model import MESSAGE, NOTE, SEGMENT_OPENED, Fact, Record
 from onefold.session import Session
+from onefold.storage.base import Transaction
 
 UNDONE = "(undone) "
 ORPHAN = "a tool result without its call: kept here, left out of every context"
@@ -70,12 +72,12 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         records = found.read(first, stop)
         if json:
             as_json_array(
-                {**plain(r), "orphan": r in orphans, "hidden": view.is_hidden(hidden, r.number)} for r in records
+                {**plain(r), "orphan": r in orphans, "hidden": lineage.is_hidden(hidden, r.number)} for r in records
             )
             return
-        page = Page(full=full)
+        page = RecordPage(full=full)
         for record in records:
-            undone = record.kind in (MESSAGE, NOTE) and view.is_hidden(hidden, record.number)
+            undone = record.kind in (MESSAGE, NOTE) and lineage.is_hidden(hidden, record.number)
             page.show(record, orphan=record in orphans, undone=undone)
             if record.kind == SEGMENT_OPENED and record.body.get("labels"):
                 print_facts(opened.journal.backend.read(partial(_called, found.id, record)))
@@ -88,10 +90,10 @@ def command(  # noqa: PLR0917  a parameter here is an option there
 
 def _called(session: str, segment: Record, tx: Transaction) -> tuple[Fact, ...]:
     """What the model that wrote a segment's summary called some of the words that it quotes."""
-    return view.quoting(tx, session, segment.body, ()).facts
+    return lineage.quoting(tx, session, segment.body, ()).facts
 
 
-class Page:
+class RecordPage:
     """Records one below the other, with the date where a new day begins."""
 
     def __init__(self, *, full: bool) -> None:

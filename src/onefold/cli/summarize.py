@@ -1,4 +1,4 @@
-"""`onefold summarize`: the summary in force written once more, beside the present one, to be taken or not."""
+"""`onefold summarize`: drafts the summary in force again, to be taken or discarded."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ from typing import Annotated
 import typer
 
 from onefold.cli.compact import chosen_summarizer
-from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WindowOption, open_store, policy
-from onefold.cli.output import as_json, count, plain, refuse, refusing, safe, safe_lines, say
+from onefold.cli.options import (
+    JsonOption,
+    ModelOption,
+    SessionArgument,
+    StoreOption,
+    SummarizerOption,
+    WindowOption,
+    open_store,
+    policy,
+)
+from onefold.cli.output import as_json, refuse, refusing, safe, safe_lines, say
 from onefold.compaction.resummary import SummaryDraft
 from onefold.errors import SummarizerFailed
+from onefold.export import plain
+from onefold.humanize import count
 
 
 def command(  # noqa: PLR0917  a parameter here is an option there
     session: SessionArgument,
-    summarizer: Annotated[
-        str | None,
-        typer.Option("--summarizer", metavar="KIND", help="Who writes it: extract, openai or anthropic."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="The model that writes the summary.")
-    ] = None,
+    summarizer: SummarizerOption = None,
+    model: ModelOption = None,
     instructions: Annotated[
         str | None, typer.Option("--instructions", metavar="TEXT", help="What the new summary should heed.")
     ] = None,
@@ -35,7 +41,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
 
     The draft is made of the same messages as the summary in force, by the summarizer of the config file or the one that
     the options name. Prints both, and the names and values that only one of them has. On a terminal you are asked
-    whether to take it; elsewhere it is taken with --yes, and otherwise thrown away. No message moves, what the draft
+    whether to take it; elsewhere it is taken with --yes, and otherwise discarded. No message moves, what the draft
     cost is in the journal either way, and `onefold unfold` goes to the present summary again. If somebody compacts
     meanwhile, the draft cannot be taken: nothing is written, and the exit code is 1.
 
@@ -64,7 +70,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
             "tokens_after": now, "spent": plain(draft.spent), "segment": None if after is None else plain(after),
         })  # fmt: skip
     elif after is None:
-        say("thrown away: the present summary stays in force", style="bold")
+        say("discarded: the present summary stays in force", style="bold")
     else:
         say(f"taken: segment {after.number} of {safe(found.id)} has the new summary", style="bold")
         say("nothing is lost: `onefold unfold` goes to the summary before it again", style="dim")

@@ -1,4 +1,4 @@
-"""`onefold token`: who may talk to a server, and what for."""
+"""`onefold token`: who may use a server, and for what."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Annotated, TypeAlias
 import typer
 
 from onefold.cli.options import JsonOption, WrongUse, config_path
-from onefold.cli.output import ago, as_json, clock_time, refuse, safe, say
+from onefold.cli.output import as_json, refuse, safe, say
+from onefold.humanize import ago, clock_time
+from onefold.server.security.tokens import SCOPES, Token, Tokens, TokensError, link
 from onefold.server.settings import PORT
-from onefold.server.tokens import SCOPES, Token, Tokens, TokensError, link
 
 TokensOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--tokens", metavar="FILE", help="The file of tokens, if not the one beside the config file."),
+    typer.Option("--tokens", metavar="FILE", help="The file of tokens, if not the one next to the config file."),
 ]
 NameArgument: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The token's name.", show_default=False)]
 
@@ -34,7 +35,7 @@ app = typer.Typer(
 def program() -> None:
     """Makes, lists and revokes the tokens of `onefold serve`.
 
-    They are kept, hashed, in tokens.json beside the config file ($XDG_CONFIG_HOME/onefold). A server that runs notices
+    They are kept, hashed, in tokens.json next to the config file ($XDG_CONFIG_HOME/onefold). A server that runs notices
     a change within a second.
 
     \b
@@ -44,7 +45,7 @@ def program() -> None:
       agents   run agents: begin sessions, prompt, stop, restart, and answer what they ask;
                an agent runs commands on the server's machine
       compact  compact, and cancel a compaction
-      admin    all of it, and mend the store
+      admin    all of it, and repair the store
 
     \b
     Examples:
@@ -61,7 +62,7 @@ def new(
         list[str], typer.Option("--scope", metavar="SCOPE", help=f"One of {', '.join(SCOPES)}; may be repeated.")
     ] = ["read"],  # noqa: B006  typer takes a copy
     expires: Annotated[
-        str | None, typer.Option("--expires", metavar="TIME", help="Counts so long: 12h, 30d, 1y.", show_default=False)
+        str | None, typer.Option("--expires", metavar="TIME", help="Valid for: 12h, 30d, 1y.", show_default=False)
     ] = None,
     tokens: TokensOption = None,
     json: JsonOption = False,
@@ -137,19 +138,19 @@ def revoke(name: NameArgument, tokens: TokensOption = None, json: JsonOption = F
     if json:
         as_json(_shown(gone))
     else:
-        say(f"token {safe(gone.name)} no longer counts")
+        say(f"token {safe(gone.name)} is revoked")
 
 
 def tokens_path(given: Path | None) -> Path:
-    """Where the tokens are: where one says, else beside the config file."""
+    """The file of tokens: the one given, else the one next to the config file."""
     return given or config_path().parent / "tokens.json"
 
 
 def seconds(text: str) -> float:
-    """How long 30d is. Raises `WrongUse` for what is no time."""
+    """How long 30d is. Raises `WrongUse` if it is invalid."""
     found = re.fullmatch(r"(\d{1,6})\s*(s|min|h|d|w|y)", text.strip())
     if found is None or not int(found[1]):
-        raise WrongUse(f"{text!r} is no length of time; write a number and one of {', '.join(_UNITS)}: 30d")
+        raise WrongUse(f"{text!r} is not a duration; write a number and one of {', '.join(_UNITS)}: 30d")
     return float(int(found[1]) * _UNITS[found[2]])
 
 

@@ -7,15 +7,17 @@ from typing import Annotated
 
 import typer
 
-from onefold.cli.lines import print_messages
+from onefold.cli.message_list import print_messages
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, WrongUse, open_store
-from onefold.cli.output import as_json, count, plain, refusing, safe, say
-from onefold.cli.rehearsal import rehearsal
-from onefold.cli.words import turn_words, words
-from onefold.journal import view
-from onefold.journal.contract import Journal
-from onefold.journal.seam import Transaction
-from onefold.model import NOTE, OpenTurn, Ranges, Record, Segment, SessionState
+from onefold.cli.output import as_json, refusing, safe, say
+from onefold.describe import turn_words, words
+from onefold.dry_run import dry_run_of
+from onefold.export import plain
+from onefold.humanize import count
+from onefold.journal import lineage
+from onefold.journal.journal import Journal
+from onefold.journal.view_diff import changed_between
+from onefold.model import NOTE, OpenTurn, Record, Segment, SessionState
 from onefold.session import Session
 
 
@@ -26,14 +28,14 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         int | None,
         typer.Option("--to", min=0, metavar="NUMBER", help="Rewind: hide all after this record.", show_default=False),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would do, and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what it would do; write nothing.")] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Takes back what the user said last, and all that came of it.
 
     Prints the messages and notes it hides, and the context's size before and after. Nothing is deleted: what is hidden
-    is in no context any more, `onefold show` still shows it, and --redo brings it back until something else is said.
+    is in no context any more, `onefold show` still shows it, and --redo restores it until something else is said.
     With --to, it goes back as far as that record; if a call there has its results later, as far as the record before
     the call. An open turn is cancelled. If nothing was said since a compaction was unfolded, that is taken back
     instead, and no message. If there is nothing to undo or to redo, the exit code is 1.
@@ -45,11 +47,11 @@ def command(  # noqa: PLR0917  a parameter here is an option there
       onefold undo my-session --redo
     """
     if redo and to is not None:
-        raise WrongUse("--redo takes the last step back as a whole, so --to makes no sense with it")
+        raise WrongUse("--redo takes the last step back as a whole; leave out --to")
     with open_store(store) as opened:
         found = opened.session(session, create=False)
         before, turn, now = _as_it_is(opened.journal, found)
-        acting = rehearsal(opened).session(found.id, create=False) if dry_run else found
+        acting = dry_run_of(opened).session(found.id, create=False) if dry_run else found
         with refusing():
             after = acting.redo() if redo else acting.undo() if to is None else acting.rewind(to)
         changed = changed_between(opened.journal, found.id, before, after)
@@ -73,7 +75,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         say(_folding(before, after, dry_run=dry_run), style="bold")
         say(f"context of {safe(found.id)}: {after.tokens_before:,} → {after.tokens_after:,} tokens")
         return
-    does = ("would bring back" if redo else "would hide") if dry_run else ("brought back" if redo else "hidden")
+    does = ("would restore" if redo else "would hide") if dry_run else ("restored" if redo else "hidden")
     messages = _counted(changed)
     since = f", from #{changed[0].number} on:" if changed else ""
     say(f"{does} {messages}{since}" if dry_run else f"{messages} {does}{since}", style="bold")
@@ -82,31 +84,14 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         say(f"{'would cancel' if dry_run else 'cancelled'}: {safe(turn_words(turn, now))}", style="yellow")
     say(f"context of {safe(found.id)}: {after.tokens_before:,} → {after.tokens_after:,} tokens")
     if not dry_run and not redo:
-        say("nothing is deleted: `onefold undo --redo` brings it back", style="dim")
+        say("nothing is deleted: `onefold undo --redo` restores it", style="dim")
 
 
 def _as_it_is(journal: Journal, session: Session) -> tuple[Segment, OpenTurn | None, float]:
     state: SessionState = session.state
-    head = journal.backend.read(lambda tx: view.segment(tx, session.id, state.head))
+    head = journal.backend.read(lambda tx: lineage.segment(tx, session.id, state.head))
     assert head is not None, "every session has the segment in force"
     return head, session.open_turn(), journal.backend.read(lambda tx: tx.now)
-
-
-def changed_between(journal: Journal, session: str, before: Segment, after: Segment) -> list[Record]:
-    """The messages and notes that one view hides and the other shows, whichever way it went."""
-
-    def only(here: Ranges, there: Ranges) -> list[tuple[int, int]]:
-        return [part for a, b in here for part in view.visible(there, a, b + 1)]
-
-    stretches = sorted((*only(after.hidden, before.hidden), *only(before.hidden, after.hidden)))
-
-    def look(tx: Transaction) -> list[Record]:
-        found = [r for a, b in stretches for r in view.messages(tx, session, a, b)]
-        parts = [part for a, b in stretches for part in view.parts(tx, session, a, b)]
-        found += [r for owner, a, b in parts for r in tx.marks(owner, a, b) if r.kind == NOTE]
-        return sorted(found, key=lambda r: r.number)
-
-    return journal.backend.read(look)
 
 
 def _counted(changed: Sequence[Record]) -> str:

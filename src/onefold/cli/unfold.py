@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 
 from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store, policy
-from onefold.cli.output import as_json, count, plain, refusing, safe, say
-from onefold.cli.rehearsal import rehearsal
-from onefold.cli.words import numbered
-from onefold.journal import history
+from onefold.cli.output import as_json, refusing, safe, say
+from onefold.describe import numbered
+from onefold.dry_run import dry_run_of
+from onefold.export import plain
+from onefold.humanize import count
+from onefold.journal import unfold
 from onefold.model import Segment
 
 
@@ -22,7 +24,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     ] = None,
     again: Annotated[bool, typer.Option("--refold", help="Go to the boundary of the compaction again.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it would cost in tokens, and write nothing.")
+        bool, typer.Option("--dry-run", help="Report what it would cost in tokens; write nothing.")
     ] = False,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -45,14 +47,14 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     """
     with open_store(store) as opened:
         found = opened.session(session, create=False)
-        journal = rehearsal(opened).journal if dry_run else opened.journal
+        journal = dry_run_of(opened).journal if dry_run else opened.journal
         goes_by = found.limits() or policy(None).said
         most = None if goes_by is None else goes_by.hard_tokens
         with refusing():
             if again:
-                after = history.refold(journal, found.id, segment)
+                after = unfold.refold(journal, found.id, segment)
             else:
-                after = history.unfold(journal, found.id, segment, most=most)
+                after = unfold.unfold(journal, found.id, segment, most=most)
         masked = any(s.source == "masked" for s in found.segments() if s.number in after.unfolds)
     if json:
         as_json(

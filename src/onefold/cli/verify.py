@@ -1,4 +1,4 @@
-"""`onefold verify`: is everything as the journal says?"""
+"""`onefold verify`: compares derived data with the journal."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from typing import Annotated
 import typer
 
 from onefold.cli.options import JsonOption, StoreOption, open_store
-from onefold.cli.output import as_json, console, count, plain, safe, say
+from onefold.cli.output import as_json, console, safe, say
+from onefold.export import plain
+from onefold.humanize import count
 from onefold.model import Finding, Report
 from onefold.store import Store
 
 
 def command(
-    fix: Annotated[bool, typer.Option("--fix", help="Mend what the journal can mend.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Repair what the journal can repair.")] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compares what a store derives from its journal with it.
+    """Compares the derived data of a store with its journal.
 
-    Prints what is not as it should be, in words; with --fix it is mended, in one transaction a session, and the
-    journal says so. A healthy store is not written to. The exit code is 1 if something is left to mend.
+    Prints what differs; --fix repairs it, in one transaction per session, and records the repair in the journal. A
+    healthy store is not written to. The exit code is 1 if something is left to repair.
 
     \b
     Examples:
@@ -48,18 +50,20 @@ def _print(report: Report, left: int, *, fix: bool) -> None:
         _finding(finding)
     looked = f"{count(report.sessions, 'session')}, {count(report.records, 'record')}"
     if report.healthy:
-        say(f"{looked}: all as the journal says", style="green")
+        say(f"{looked}: everything agrees with the journal", style="green")
     elif not left:
-        say(f"{looked}: {count(len(report.findings), 'finding')}, all mended", style="green")
+        say(f"{looked}: {count(len(report.findings), 'finding')}, all repaired", style="green")
     else:
         tried = fix or any(f.fatal for f in report.findings)
-        remedy = "do what they say, or restore a backup" if tried else "`onefold verify --fix` mends what can be mended"
+        remedy = (
+            "do what they say, or restore a backup" if tried else "`onefold verify --fix` repairs what can be repaired"
+        )
         say(f"{looked}: {count(left, 'finding')} left; {remedy}", style="yellow")
 
 
 def _finding(finding: Finding) -> None:
     where = f"session {safe(finding.session)}, {safe(finding.what)}" if finding.session else safe(finding.what)
-    what = "mended" if finding.mended else "damaged" if finding.fatal else "wrong"
+    what = "repaired" if finding.mended else "damaged" if finding.fatal else "wrong"
     say(f"{what}: {where}", style="green" if finding.mended else "red")
     say(f"  there was  {safe(finding.found)}")
     say(f"  should be  {safe(finding.expected)}")
@@ -67,13 +71,13 @@ def _finding(finding: Finding) -> None:
 
 @contextlib.contextmanager
 def _progress(store: Store, *, quiet: bool) -> Iterator[Callable[[str, int], None] | None]:
-    """A bar on stderr, if somebody is there to look at it."""
+    """A progress bar, if stderr is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = (TextColumn("looking at records"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("checking records"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=sum(s.last - s.forked_at for s in store.walk()))
         yield lambda session, records: bar.update(task, completed=records)

@@ -1,4 +1,4 @@
-"""`onefold worker`: compacts for all sessions of a store, until it is told to end."""
+"""`onefold worker`: compacts for all sessions of a store, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import typer
 
 from onefold.cli.compact import chosen_summarizer
 from onefold.cli.options import JsonOption, StoreOption, WindowOption, WrongUse, open_store, policy
-from onefold.cli.output import as_json, line_on_stderr, plain, say
-from onefold.worker import Standing, Worker
+from onefold.cli.output import as_json, line_on_stderr, say
+from onefold.export import plain
+from onefold.worker import Worker, WorkerStatus
 
 
 def command(  # noqa: PLR0917  a parameter here is an option there
@@ -85,13 +86,13 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         say(f"{ended.committed} compacted, {ended.failed} failed attempts, {ended.handed_back} handed back")
 
 
-def _shown(json: bool) -> Callable[[Standing], None] | None:
+def _shown(json: bool) -> Callable[[WorkerStatus], None] | None:
     """Progress: one line that changes, on a terminal; else nothing but the log."""
     if json or not sys.stderr.isatty():
         return None
     last = [""]
 
-    def show(standing: Standing) -> None:
+    def show(standing: WorkerStatus) -> None:
         line = f"{standing.active} at work, {standing.committed} compacted, {standing.failed} failed"
         if standing.trouble:
             line += " (the store does not answer)"

@@ -8,21 +8,21 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from onefold.errors import OnefoldError
-from onefold.journal import adoption, front, quotes, view
+from onefold.journal import adoption, context_prefix, lineage, quote_refs
 from onefold.journal.adoption import Adopted, Origin
-from onefold.journal.front import Since
-from onefold.journal.quotes import NOTHING, Quoting
-from onefold.journal.seam import Transaction
-from onefold.journal.view import Standing
+from onefold.journal.context_prefix import Since
+from onefold.journal.lineage import PinsAndNotes
+from onefold.journal.quote_refs import NOTHING, Quoting
 from onefold.messages import codec, convert
-from onefold.messages.codecs import OPENAI_CHAT, PLAIN, estimate, no_results
-from onefold.messages.frame import EARLIER, PINNED, PINNED_END, framed, noted, stated
-from onefold.messages.groups import LEADING, group
-from onefold.messages.mask import masked
+from onefold.messages.codecs import OPENAI_CHAT, PLAIN, estimate, placeholder_results
+from onefold.messages.context_text import EARLIER, PINNED, PINNED_END, facts_block, notes_block, summary_block
+from onefold.messages.parts import AGENT, ANSWERS, OpaquePart, ReasoningPart, TextPart
 from onefold.messages.provider_item import without
 from onefold.messages.quotation import Quotation
-from onefold.messages.said import AGENT, ANSWERS, Sealed, Text, Thought
+from onefold.messages.result_mask import masked
+from onefold.messages.tool_groups import LEADING, group
 from onefold.model import MESSAGE, Fact, Json, Note, Record, Segment
+from onefold.storage.base import Transaction
 
 _MODELS = ANSWERS | {"tool", "function"}
 _WORKING = frozenset({AGENT, "tool", "function"})
@@ -72,7 +72,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Boundary:
+class ContextView:
     """Where a context begins: what stands for everything before the cut."""
 
     segment: Segment
@@ -80,7 +80,7 @@ class Boundary:
     kept: tuple[Record, ...]
     """Without the prompt."""
     pinned: tuple[Record, ...]
-    standing: Standing
+    standing: PinsAndNotes
     """As it was when the segment began."""
     facts: tuple[Fact, ...] = ()
     """Those of a segment that an older version made, as far as they hold now."""
@@ -90,7 +90,7 @@ class Boundary:
     filled: bool = True
     """Whether it was made with quotes in mind: older versions carried facts instead, and imports carry nothing."""
     prompt: tuple[Record, ...] = ()
-    now: Standing | None = None
+    now: PinsAndNotes | None = None
     """What stands now, if that is more."""
     since: tuple[Since, ...] = ()
     """What was marked since the segment began."""
@@ -101,12 +101,14 @@ class Boundary:
     window: tuple[Record, ...] = ()
     edits: bool = False
     """Whether the provider clears old results itself."""
+    untold: tuple[int, ...] = ()
+    """Of what is kept by name, what the summary does not know: a provider wrote that, and was not sent them."""
 
 
-def boundary(tx: Transaction, session: str, number: int, stop: int, origin: Origin | None = None) -> Boundary:
+def load_view(tx: Transaction, session: str, number: int, stop: int, origin: Origin | None = None) -> ContextView:
     """Reads the boundary of one segment, with what stands in every context by the records before `stop`. For a caller
     that names the origin of the item which is in force, that is the boundary."""
-    segment = view.segment(tx, session, number)
+    segment = lineage.segment(tx, session, number)
     if segment is None:
         known = ", ".join(str(s.number) for s in tx.segments(session)[-5:])
         raise OnefoldError(f"session {session!r} has no segment {number}; its newest are {known or 'none'}")
@@ -114,29 +116,29 @@ def boundary(tx: Transaction, session: str, number: int, stop: int, origin: Orig
     adopted = adopted if adopted is not None and adopted.origin == origin else None
     if adopted is not None:
         segment = replace(segment, cut=adopted.cut, kept=adopted.kept)
-    told = view.told(tx, session, segment) if adopted is None else None
-    carried = view.facts(told)
-    begins = front.of(tx, session, segment, stop)
+    told = lineage.summary_body(tx, session, segment) if adopted is None else None
+    carried = lineage.facts(told)
+    begins = context_prefix.of(tx, session, segment, stop)
     opening, prompt = begins.opening, begins.opening.prompt
 
     def read(numbers: Iterable[int]) -> tuple[Record, ...]:
-        found = (view.record(tx, session, n) for n in numbers)
+        found = (lineage.record(tx, session, n) for n in numbers)
         return tuple(r for r in found if r is not None and r.kind == MESSAGE)
 
     window = adopted.window if adopted is not None else ()
     by_name = [n for n in opening.by_name(segment.kept, segment.cut) if n not in prompt]
     there = {*by_name, *prompt, *window}
     pinned = [n for n in sorted(opening.pinned) if n < segment.cut and n not in there]
-    said = quotes.as_record(adopted.quotes) if adopted is not None else told
-    return Boundary(
+    said = quote_refs.as_record(adopted.quotes) if adopted is not None else told
+    return ContextView(
         segment,
         None if told is None else str(told["summary"]),
         read(by_name),
         read(pinned),
         opening,
-        view.holding(carried, begins.now, segment.hidden),
+        lineage.holding(carried, begins.now, segment.hidden),
         carried,
-        view.quoting(tx, session, said, segment.kept),
+        lineage.quoting(tx, session, said, segment.kept),
         told is None or "quotes" in told,
         read(prompt),
         begins.now,
@@ -145,10 +147,11 @@ def boundary(tx: Transaction, session: str, number: int, stop: int, origin: Orig
         adopted,
         read(window),
         origin is not None and origin.edits,
+        tuple(told["adopts"]["kept"]) if told is not None and "adopts" in told else (),
     )
 
 
-def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None = None) -> Context:
+def render(begins: ContextView, tail: Sequence[Record], last: int, live: str | None = None) -> Context:
     """Prompt, pins, quotes, summary, notes, messages kept by name, then everything from the cut on, by groups.
 
     What stands before the tail is as it was when the segment began: within it, a context only grows at its end. What
@@ -157,7 +160,7 @@ def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None
     """
     if begins.adopted is not None:
         return _provided(begins, begins.adopted, tail, last, live)
-    segment, opening, now = begins.segment, begins.standing, begins.now or begins.standing
+    segment, opening = begins.segment, begins.standing
     telling = _Telling(segment, _masks(begins))
     prompt = telling.verbatim(begins.prompt)
     shown = [r for r in tail if r.number not in opening.replaced and r.number not in opening.prompt]
@@ -166,16 +169,16 @@ def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None
     with_pins = [r for r in begins.kept if r.number in opening.pinned and _calling(r)]
     pins = telling.over(sorted((*begins.pinned, *with_pins), key=lambda r: r.number))
     kept = telling.over([r for r in begins.kept if r not in with_pins], alone=True)
-    held = view.holding(begins.carried, opening, segment.hidden)
+    held = lineage.holding(begins.carried, opening, segment.hidden)
     standing: list[_Part] = []
     if begins.quoting.text:
         standing.append(_text(0, begins.quoting.text))
     if held:
-        standing.append(_text(0, stated(held)))
+        standing.append(_text(0, facts_block(held)))
     if begins.summary is not None:
-        standing.append(_text(segment.number, framed(begins.summary)))
+        standing.append(_text(segment.number, summary_block(begins.summary)))
     if opening.notes:
-        standing.append(_text(0, noted(opening.notes)))
+        standing.append(_text(0, notes_block(opening.notes)))
     # The messages that a session begins with stand before what was noted before them.
     lead = [] if prompt or pins or kept or standing else [*takewhile(_leads, shown)]
     rest = shown[len(lead) :]
@@ -187,40 +190,26 @@ def render(begins: Boundary, tail: Sequence[Record], last: int, live: str | None
     if not goes_on and not standing and (pins or kept):
         parts.append(_line(PINNED_END))
     parts = _opened([*parts, *order])
-    replaced = {r.number for r in tail if r.number in opening.replaced}
-    brought = [n for one in begins.since for n in one.brings if n in begins.brought]
-    return Context(
-        messages=[p.body for p in parts],
-        tokens=sum(p.tokens for p in parts),
-        segment=segment.number,
-        numbers=tuple(p.number for p in parts),
-        formats=tuple(p.format for p in parts),
-        summary=begins.summary,
-        left_out=tuple(sorted(telling.left_out | replaced)),
-        last=last,
-        pinned=(*(r.number for r in begins.pinned), *dict.fromkeys(brought)),
-        notes=now.notes,
-        facts=(*held, *begins.quoting.facts),
-        quotes=begins.quoting.shown,
-        prompt=tuple(r.number for r in begins.prompt),
-        masked=tuple(sorted(telling.masked - telling.left_out)),
-    )
+    made = _context(begins, parts, telling, tail, last)
+    held_now = (*held, *begins.quoting.facts)
+    return replace(made, summary=begins.summary, facts=held_now, prompt=tuple(r.number for r in begins.prompt))
 
 
-def _provided(begins: Boundary, adopted: Adopted, tail: Sequence[Record], last: int, live: str | None) -> Context:
+def _provided(begins: ContextView, adopted: Adopted, tail: Sequence[Record], last: int, live: str | None) -> Context:
     """The prompt, the window as the provider gave it, and what it does not cover; with quotes and notes in one text.
 
     That text stands right behind a sealed window. Where the item can be read, its provider may check the reasoning that
     follows it, so there it stands behind what was there when the item was adopted, and nothing of that is changed.
     """
-    segment, opening, now = begins.segment, begins.standing, begins.now or begins.standing
+    segment, opening = begins.segment, begins.standing
     as_given = segment.number == adopted.segment and not adopted.kept
     telling = _Telling(segment, _masks(begins), whole=adopted.window, old=0 if as_given else None)
     prompt = [] if any(map(_leads, begins.window)) else telling.verbatim(begins.prompt)
     apart = {*opening.replaced, *opening.prompt, *adopted.window}
     rest = [*begins.kept, *(r for r in tail if r.number not in apart)]
     over = {r.number for r in (*begins.window, *rest) if r.turn is not None and r.turn != live}
-    texts = [begins.quoting.text, noted(opening.notes) if opening.notes else ""]
+    over |= {r.number for r in begins.kept}  # nothing that waits is kept: what gave a call up may be covered
+    texts = [begins.quoting.text, notes_block(opening.notes) if opening.notes else ""]
     beside = [_text(0, "\n\n".join(filter(None, texts)))] if any(texts) else []
     if pins := telling.over(begins.pinned):
         beside = [_line(PINNED), *pins, _line(PINNED_END), *beside]
@@ -231,29 +220,34 @@ def _provided(begins: Boundary, adopted: Adopted, tail: Sequence[Record], last: 
         slot = {adopted.segment: beside} if beside else {}
         parts = telling.tail([*begins.window, *rest], over, slot | placed)
     parts = [*prompt, *parts]
-    replaced = {r.number for r in tail if r.number in opening.replaced}
+    made = _context(begins, parts, telling, tail, last)
+    return replace(made, prompt=tuple(p.number for p in prompt), origin=adopted.origin, item=adopted.window)
+
+
+def _context(
+    begins: ContextView, parts: Sequence[_Part], telling: _Telling, tail: Sequence[Record], last: int
+) -> Context:  # fmt: skip
+    """What every context says of itself."""
+    replaced = {r.number for r in tail if r.number in begins.standing.replaced}
     brought = [n for one in begins.since for n in one.brings if n in begins.brought]
     return Context(
         messages=[p.body for p in parts],
         tokens=sum(p.tokens for p in parts),
-        segment=segment.number,
+        segment=begins.segment.number,
         numbers=tuple(p.number for p in parts),
         formats=tuple(p.format for p in parts),
         summary=None,
         left_out=tuple(sorted(telling.left_out | replaced)),
         last=last,
         pinned=(*(r.number for r in begins.pinned), *dict.fromkeys(brought)),
-        notes=now.notes,
+        notes=(begins.now or begins.standing).notes,
         facts=begins.quoting.facts,
         quotes=begins.quoting.shown,
-        prompt=tuple(p.number for p in prompt),
         masked=tuple(sorted(telling.masked - telling.left_out)),
-        origin=adopted.origin,
-        item=adopted.window,
     )
 
 
-def _masks(begins: Boundary) -> Set[int]:
+def _masks(begins: ContextView) -> Set[int]:
     """What is shown as one line: nothing, where the provider clears old results itself."""
     masks = () if begins.edits else begins.segment.masked
     return {number for number, _ in masks}.difference(begins.standing.pinned)
@@ -271,7 +265,7 @@ class _Telling:
     """Messages as one segment tells them, and those that it leaves out or masks.
 
     Reasoning of messages from before the segment is left out, all of it: it was thought with something else before it,
-    and a provider that checks that refuses it, or what is left if some is missing. An agent that keeps its session
+    and a provider that checks that rejects it, or what is left if some is missing. An agent that keeps its session
     itself has what it has. What a provider made of the past stands in no message but in those that are told `whole`.
     """
 
@@ -381,7 +375,7 @@ def _merged(messages: Sequence[int], marks: Sequence[int]) -> Iterator[int]:
     yield from reversed(left)
 
 
-def _placed(begins: Boundary, telling: _Telling) -> dict[int, list[_Part]]:
+def _placed(begins: ContextView, telling: _Telling) -> dict[int, list[_Part]]:
     """What was marked since the segment began, by where it stands."""
     made: dict[int, list[_Part]] = {}
     for one in begins.since:
@@ -430,13 +424,13 @@ def _made_up(body: Json, format: str, role: str) -> _Part:
 def _silent(format: str, body: Json) -> bool:
     """Whether there is nothing in it that a model is told."""
     return all(
-        (isinstance(p, Text) and not p.text.strip()) or isinstance(p, Thought | Sealed)
+        (isinstance(p, TextPart) and not p.text.strip()) or isinstance(p, ReasoningPart | OpaquePart)
         for p in codec(format).parse(body).parts
     )
 
 
 def _without_end(order: Sequence[int], by_number: dict[int, Record]) -> frozenset[int]:
-    """Reasoning that nothing of the same answer follows. What a provider compacted is no answer."""
+    """Reasoning that nothing of the same answer follows. What a provider compacted is not an answer."""
     found: set[int] = set()
     goes_on = False
     for number in reversed(order):
@@ -464,5 +458,5 @@ def _calls(record: Record) -> tuple[str, ...]:
 def _no_results(call: Record, ids: list[str], why: str) -> list[_Part]:
     """What stands for results that are not there, in the format of the call."""
     name = call.format or PLAIN
-    made = no_results(name, call.body, ids, why) if ids else []
+    made = placeholder_results(name, call.body, ids, why) if ids else []
     return [_made_up(body, name, "tool") for body in made]

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from onefold.compaction.quotes import MOST_WORDS, Said
-from onefold.journal.quotes import MOST_LABELS
+from onefold.compaction.quote_selection import MOST_WORDS, Speech
+from onefold.journal.quote_refs import MOST_LABELS
 from onefold.messages.normalization import Normalized, normalized
 from onefold.messages.quotation import AGENT, KINDS, PERSON
 from onefold.messages.quotation_marks import Shown
@@ -38,7 +38,7 @@ def labelled(
     before: Sequence[Label],
     facts: Sequence[Fact],
     ends: Sequence[LabelEnd],
-    heard: Iterable[Said],
+    heard: Iterable[Speech],
     *,
     others: Sequence[str] = (),
     pause: Callable[[], object] = lambda: None,
@@ -136,7 +136,7 @@ def _later(end: LabelEnd, label: Label, messages: _Messages) -> _Place | None:
 class _Messages:
     """What was said, as quotations are looked for in it. A message is taken apart when one is, and then once."""
 
-    def __init__(self, said: Mapping[int, Said], others: Sequence[str]) -> None:
+    def __init__(self, said: Mapping[int, Speech], others: Sequence[str]) -> None:
         self._said = said
         self._others = others
         self._texts: dict[int, list[tuple[str, _Text]]] = {}
@@ -163,7 +163,7 @@ class _Messages:
                     return pointer, around[0].start, around[-1].end
         return None
 
-    def _only_shown(self, one: Said, text: _Text, span: _Span, around: Sequence[Piece], *, told: bool) -> bool:
+    def _only_shown(self, one: Speech, text: _Text, span: _Span, around: Sequence[Piece], *, told: bool) -> bool:
         first, last = around[0].start, around[-1].end
         if any(piece.shown or (piece.under >= 0 and not told) for piece in around):
             return True

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 
 def finite(**numbers: object) -> None:
-    """Refuses what no decision can be made with: not a number passes every comparison, and nobody waits for ever."""
+    """Rejects what no decision can be made with: not a number passes every comparison, and nobody waits for ever."""
     for name, number in numbers.items():
         try:
             good = math.isfinite(number)  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ _SAME = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Gauge:
+class SizeEstimator:
     """How far estimates of one session are off with one model, by what its provider said of the last call."""
 
     estimated: int = 0
@@ -98,7 +98,7 @@ class Gauge:
             size = told + (estimated - self.estimated) * (min(slope, 2.0) if estimated > self.estimated else slope)
         return math.ceil(max(size, estimated * self.factor))
 
-    def told(self, measured: int, *, estimated: int, segment: int, window: int) -> Gauge:
+    def told(self, measured: int, *, estimated: int, segment: int, window: int) -> SizeEstimator:
         """After a call that the provider took, and said to have had an input of `measured` tokens.
 
         A figure over the window is none of one call, and one that stays while the context falls is none of this
@@ -109,8 +109,8 @@ class Gauge:
         believed = measured <= window and (fell or (self.believed and not shrank))
         return replace(self, measured=measured, estimated=estimated, segment=segment, believed=believed)
 
-    def overflowed(self, estimated: int, *, window: int) -> Gauge:
-        """After a call that the provider refused for its size: the window ends below this estimate."""
+    def overflowed(self, estimated: int, *, window: int) -> SizeEstimator:
+        """After a call that the provider rejected for its size: the window ends below this estimate."""
         return replace(self, factor=max(self.factor, (window + 1) / max(1, estimated)))
 
 
@@ -119,7 +119,7 @@ Underway: TypeAlias = Literal["nothing", "free", "held"]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CompactionReadiness:
     """How a session stands with compaction."""
 
     may: bool = True
@@ -130,7 +130,7 @@ class Standing:
     """Enough was said since the last one."""
 
 
-def decide(size: int, limits: Limits, standing: Standing) -> Step:
+def decide(size: int, limits: Limits, standing: CompactionReadiness) -> Step:
     """What to do with a context of this size: send it, begin a summary and send it, or wait for the summary first.
 
     A compaction that left the context over the soft limit is not followed by the next one at once: what it could not

@@ -20,7 +20,7 @@ USUAL_WINDOW = Guess(128_000)
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    limit: int = USUAL_WINDOW
+    window: int = USUAL_WINDOW
     """The model's window in tokens, if `limits` does not say more. Where nobody says anything it is a guess."""
     limits: Limits | None = None
     """What a model takes that is not among `models`: by default `limit` with an eighth of it, at most 8,000, for
@@ -33,7 +33,7 @@ class Policy:
     """The same as a share of the context, for short ones."""
     tail_messages: int = 2
     """How many messages stay verbatim at least."""
-    shrink: float = 0.1
+    min_shrink: float = 0.1
     """By which share a compaction must make the context smaller. Less is no progress, and is not done."""
     summary_tokens: int = 4_000
     """How long a summary should be at most."""
@@ -45,14 +45,14 @@ class Policy:
     """The longest that a provider's wish to be left alone (Retry-After) is heeded, in seconds."""
     lease: float = 60.0
     """How long a silent worker is left alone."""
-    renew: float = 15.0
+    lease_renew_interval: float = 15.0
     """How often a worker says that it lives."""
-    life: float = 600.0
+    attempt_timeout: float = 600.0
     """The longest life of one attempt, however often it says so."""
-    wait: float = 60.0
+    wait_timeout: float = 60.0
     """How long `compact(wait=True)` and `turn(wait=True)` wait."""
     quote_tokens: int = 16_000
-    """How much is quoted word for word beside the summary, at most; 0 for nothing."""
+    """How much is quoted word for word next to the summary, at most; 0 for nothing."""
     quote_share: float = 0.125
     """The same as a share of the model's window."""
     mask_tokens: int = 200
@@ -67,30 +67,32 @@ class Policy:
 
     def __post_init__(self) -> None:
         finite(
-            limit=self.limit, tail_tokens=self.tail_tokens, tail_share=self.tail_share,
-            tail_messages=self.tail_messages, shrink=self.shrink, summary_tokens=self.summary_tokens,
-            attempts=self.attempts, longest_wait=self.longest_wait, lease=self.lease, renew=self.renew, life=self.life,
-            wait=self.wait, quote_tokens=self.quote_tokens,
+            window=self.window, tail_tokens=self.tail_tokens, tail_share=self.tail_share,
+            tail_messages=self.tail_messages, min_shrink=self.min_shrink, summary_tokens=self.summary_tokens,
+            attempts=self.attempts, longest_wait=self.longest_wait, lease=self.lease,
+            lease_renew_interval=self.lease_renew_interval, attempt_timeout=self.attempt_timeout,
+            wait_timeout=self.wait_timeout, quote_tokens=self.quote_tokens,
             quote_share=self.quote_share, mask_tokens=self.mask_tokens, mask_newest=self.mask_newest,
             turn_lease=self.turn_lease,
             **{f"backoff[{at}]": wait for at, wait in enumerate(self.backoff)},
         )  # fmt: skip
-        if max(self.life, self.turn_lease, self.wait, self.longest_wait, *self.backoff) > LONGEST:
-            raise ValueError(f"life, turn_lease, wait, longest_wait and backoff are at most {LONGEST:,.0f} seconds")
-        if min(self.wait, self.longest_wait, self.tail_tokens, *self.backoff) < 0:
-            raise ValueError("wait, longest_wait, tail_tokens and backoff are at least 0")
-        if not 0 < self.renew < self.lease <= self.life:
-            raise ValueError("a policy needs 0 < renew < lease <= life, in seconds")
+        if max(self.attempt_timeout, self.turn_lease, self.wait_timeout, self.longest_wait, *self.backoff) > LONGEST:
+            names = "attempt_timeout, turn_lease, wait_timeout, longest_wait and backoff"
+            raise ValueError(f"{names} are at most {LONGEST:,.0f} seconds")
+        if min(self.wait_timeout, self.longest_wait, self.tail_tokens, *self.backoff) < 0:
+            raise ValueError("wait_timeout, longest_wait, tail_tokens and backoff are at least 0")
+        if not 0 < self.lease_renew_interval < self.lease <= self.attempt_timeout:
+            raise ValueError("a policy needs 0 < lease_renew_interval < lease <= attempt_timeout, in seconds")
         if self.turn_lease <= 0:
             raise ValueError("turn_lease is a number of seconds above 0")
         if self.quote_tokens < 0:
             raise ValueError("quote_tokens is at least 0, which means that nothing is quoted")
         if min(self.mask_tokens, self.mask_newest) < 0:
             raise ValueError("mask_tokens and mask_newest are at least 0; mask_tokens=0 means that nothing is masked")
-        if self.attempts < 1 or self.limit < 1 or self.tail_messages < 1 or self.summary_tokens < 1:
-            raise ValueError("attempts, limit, tail_messages and summary_tokens are at least 1")
-        if not all(0 <= share < 1 for share in (self.shrink, self.tail_share, self.quote_share)):
-            raise ValueError("shrink, tail_share and quote_share are shares: from 0 up to, but not including, 1")
+        if self.attempts < 1 or self.window < 1 or self.tail_messages < 1 or self.summary_tokens < 1:
+            raise ValueError("attempts, window, tail_messages and summary_tokens are at least 1")
+        if not all(0 <= share < 1 for share in (self.min_shrink, self.tail_share, self.quote_share)):
+            raise ValueError("min_shrink, tail_share and quote_share are shares: from 0 up to, but not including, 1")
 
         if wrong := [name for name, of in self.models.items() if type(of) is not Limits]:
             raise ValueError(f"models maps names to Limits, and for {wrong[0]!r} it has something else")
@@ -98,13 +100,13 @@ class Policy:
 
     def of(self, model: str | None = None) -> Limits:
         """The limits of a model; of one that is not among `models`, those of any."""
-        any_model = self.limits or window_of(self.limit)
+        any_model = self.limits or window_of(self.window)
         return any_model if model is None else self.models.get(model, any_model)
 
     @property
     def said(self) -> Limits | None:
         """What it says of any model; None if nobody said anything, and the usual window is a guess."""
-        return self.limits or (None if isinstance(self.limit, Guess) else window_of(self.limit))
+        return self.limits or (None if isinstance(self.window, Guess) else window_of(self.window))
 
     def retry_after(self, attempt: int, wished: float | None = None) -> float:
         """How long to wait after a failed attempt, by itself or as a provider wishes, which has its bound."""
@@ -114,7 +116,7 @@ class Policy:
     def seconds(self, wait: bool | float) -> float:
         """For how long a caller waits that said so: True for as long as the policy says, False for not at all."""
         if wait is True:
-            return self.wait
+            return self.wait_timeout
         finite(wait=wait)
         return min(max(0.0, float(wait)), LONGEST)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from onefold.compaction.summarizers import Material
+from onefold.compaction.summarizer import SummaryInput
 from onefold.messages.quotation import KINDS
 from onefold.model import Fact, Json, LabelEnd
 
@@ -105,7 +105,7 @@ CONSTANT = (
 """Every word of a prompt that does not come from outside: what an echo is recognised by."""
 
 
-class Said(NamedTuple):
+class PromptMessage(NamedTuple):
     """One message as a prompt shows it. The caller may prune or split its text."""
 
     number: int
@@ -128,15 +128,21 @@ class Answer:
     ends: tuple[LabelEnd, ...] = ()
 
 
-def said(material: Material) -> tuple[Said, ...]:
+def said(material: SummaryInput) -> tuple[PromptMessage, ...]:
     """The messages of a material, whole."""
-    return tuple(Said(r.number, r.header.role if r.header else "other", material.text(r)) for r in material.records)
+    return tuple(
+        PromptMessage(r.number, r.header.role if r.header else "other", material.text(r)) for r in material.records
+    )
 
 
 def asked(
-    material: Material, *, nonce: str, records: Sequence[Said] | None = None, part: tuple[int, int] | None = None
+    material: SummaryInput,
+    *,
+    nonce: str,
+    records: Sequence[PromptMessage] | None = None,
+    part: tuple[int, int] | None = None,
 ) -> Prompt:
-    """The prompt for a material. `records` takes the place of its messages, if they were pruned; `nonce` is a random
+    """The prompt for a material. `records` replaces its messages, if they were pruned; `nonce` is a random
     word that nobody can know in advance.
 
     With `part` (this one, of how many) it asks for a piece of the summary, from `records` alone: the summary before
@@ -152,7 +158,7 @@ def asked(
     return _prompt(material, blocks, nonce, [note, "" if again == _NEWS else again])
 
 
-def merged(material: Material, parts: Sequence[Answer], *, nonce: str) -> Prompt:
+def merged(material: SummaryInput, parts: Sequence[Answer], *, nonce: str) -> Prompt:
     """The prompt that makes one summary of the summaries of its parts."""
     blocks = [*_before(material), *((f"part {n}", part.summary) for n, part in enumerate(parts, 1))]
     found = [f for part in parts for f in part.facts]
@@ -169,7 +175,7 @@ def joined(parts: Sequence[Answer], whole: Answer) -> Answer:
     return Answer(whole.summary, tuple(facts.values()), tuple(ends))
 
 
-def room(material: Material) -> int:
+def room(material: SummaryInput) -> int:
     """How many tokens the prompt allows a summary: fewer if the last one was too long or was cut off."""
     return material.max_tokens // 2 if _again(material.refused) in (_SHORTER, _WHOLE) else material.max_tokens
 
@@ -195,7 +201,7 @@ def answer(text: str) -> Answer:
     return Answer(_unwrapped(whole), _facts(block), _ends(block))
 
 
-def _prompt(material: Material, blocks: Iterable[tuple[str, str]], nonce: str, notes: Iterable[str]) -> Prompt:
+def _prompt(material: SummaryInput, blocks: Iterable[tuple[str, str]], nonce: str, notes: Iterable[str]) -> Prompt:
     wishes = (material.instructions or "").strip()
     blocks = [*blocks, *([("wishes", wishes)] if wishes else [])]
     mark = unseen(nonce, [text for _, text in blocks])
@@ -207,7 +213,7 @@ def _prompt(material: Material, blocks: Iterable[tuple[str, str]], nonce: str, n
     )
 
 
-def _before(material: Material) -> list[tuple[str, str]]:
+def _before(material: SummaryInput) -> list[tuple[str, str]]:
     """What stood for everything before the messages."""
     blocks = []
     if material.previous:
@@ -215,7 +221,7 @@ def _before(material: Material) -> list[tuple[str, str]]:
     return [*blocks, *_facts_before(material)]
 
 
-def _facts_before(material: Material) -> list[tuple[str, str]]:
+def _facts_before(material: SummaryInput) -> list[tuple[str, str]]:
     return [("facts", _listed(material.facts))] if material.facts else []
 
 
@@ -226,7 +232,7 @@ def unseen(nonce: str, texts: Sequence[str]) -> str:
     return nonce
 
 
-def _lines(records: Iterable[Said]) -> str:
+def _lines(records: Iterable[PromptMessage]) -> str:
     return "\n".join(indented(f"#{r.number} {r.role}: {r.text}") for r in records)
 
 
@@ -250,7 +256,7 @@ def _size(tokens: int) -> str:
 
 
 def _again(refused: str | None) -> str:
-    """What is said differently, because the attempt before was refused for this reason."""
+    """What is said differently, because the attempt before was rejected for this reason."""
     return next((words for reason, words in _DIFFERENTLY if refused and reason.search(refused)), "")
 
 

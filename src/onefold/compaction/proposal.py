@@ -1,4 +1,4 @@
-"""A summary of what is to be cut, with what is quoted beside it, and what is wrong with it if something is."""
+"""A summary of what is to be cut, with what is quoted next to it, and what is wrong with it if something is."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onefold.compaction.checks import Refusal, complaint
-from onefold.compaction.plan import Plan
+from onefold.compaction.cut_planner import Plan
+from onefold.compaction.material import CompactionMaterial
 from onefold.compaction.policy import Policy
-from onefold.compaction.summarizers import Material, Summarizer, budget, call
-from onefold.compaction.work import Work
-from onefold.journal import view
+from onefold.compaction.summarizer import Summarizer, SummaryInput, budget, call
+from onefold.compaction.summary_checks import SummaryProblem, find_problem
+from onefold.journal import lineage
 from onefold.messages.codecs import estimate
 from onefold.model import Quotes, Summary
 
 if TYPE_CHECKING:
-    from onefold.compaction.quotes import Chosen
+    from onefold.compaction.quote_selection import Chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """What a summarizer is asked beside the messages."""
+    """What a summarizer is asked in addition to the messages."""
 
     session: str
     instructions: str | None = None
@@ -38,21 +38,21 @@ class Brief:
 class Proposal:
     made: Summary
     quotes: Quotes | None
-    wrong: Refusal | None
+    wrong: SummaryProblem | None
 
 
 def propose(
-    work: Work, planned: Plan, summarizer: Summarizer, policy: Policy, brief: Brief, *, window: int
+    work: CompactionMaterial, planned: Plan, summarizer: Summarizer, policy: Policy, brief: Brief, *, window: int
 ) -> Proposal:  # fmt: skip
-    """Has a summary made, chooses what is quoted beside it in a model's `window`, and checks both."""
+    """Has a summary made, chooses what is quoted next to it in a model's `window`, and checks both."""
     cut_away = tuple(r for r in work.messages if r.number < planned.cut)
     stays = {*planned.kept, *work.pinned}
     gone = [r for r in (*work.kept, *cut_away) if r.number not in stays]
     removed = work.size(gone) + _told_tokens(work)
-    material = Material(
+    material = SummaryInput(
         session=brief.session,
         previous=work.previous,
-        records=cut_away,
+        records=(*work.untold, *cut_away),
         instructions=brief.instructions,
         max_tokens=budget(removed, policy.summary_tokens),
         attempt=brief.attempt,
@@ -61,18 +61,21 @@ def propose(
         stopped=brief.stopped,
     )
     made = call(summarizer, material)
-    texts = {r.number: material.text(r) for r in cut_away}
+    texts: dict[int, str] = {}
+    for record in material.records:
+        brief.pause()
+        texts[record.number] = material.text(record)
     quoted: Chosen | None = None
     if policy.quote_tokens:
-        from onefold.compaction.quote_sources import quoted_of  # its patterns are not needed to open a store
+        from onefold.compaction.quote_material import quoted_of  # its patterns are not needed to open a store
 
         quoted = quoted_of(
             work, planned, made.facts, policy=policy, window=window, removed=removed, texts=texts, pause=brief.pause,
             ends=made.ends,
         )  # fmt: skip
     # The whole context has to shrink by that share, and only this part of it can.
-    share = min(1.0, policy.shrink * work.tokens / max(1, removed))
-    wrong = complaint(
+    share = min(1.0, policy.min_shrink * work.tokens / max(1, removed))
+    wrong = find_problem(
         made,
         previous=None if brief.stuck else work.previous,
         replaces=removed - (quoted.tokens if quoted is not None else 0),
@@ -83,7 +86,9 @@ def propose(
     return Proposal(made, None if quoted is None else quoted.quotes, wrong)
 
 
-def _told_tokens(work: Work) -> int:
+def _told_tokens(work: CompactionMaterial) -> int:
     return (
-        (0 if work.previous is None else estimate(work.previous)) + view.fact_tokens(work.facts) + work.quoting.tokens
+        (0 if work.previous is None else estimate(work.previous))
+        + lineage.fact_tokens(work.facts)
+        + work.quoting.tokens
     )

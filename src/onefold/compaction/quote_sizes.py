@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeAlias
 
-from onefold.messages.frame import length, total
+from onefold.messages.context_text import length, total
 from onefold.messages.quotation import Quotation
 from onefold.model import Gap
 

@@ -12,7 +12,7 @@ from itertools import chain, repeat
 
 from onefold.messages.codecs import estimate
 
-OVERHEAD = 20  # tokens that a line costs beside its words
+OVERHEAD = 20  # tokens that a line costs in addition to its words
 _STEEP = 3  # the power of its rarity that a word counts by: what is said now and then, little beside what is said once
 _WORD = re.compile(r"[^\W_]+")
 _EDGES = "\"'`.,:;!?()[]{}<>*_~|…。，、！？：；「」『』（）«»“”‘’؟،؛।-–—"  # noqa: RUF001  signs of many scripts
@@ -187,7 +187,7 @@ _PAIR = 2
 
 
 _HARMLESS = b"abcdefghijklmnopqrstuvwxyz \t\n\"'()!?,;"
-"""What no name or value is told by: beside it, such a sentence has a capital at its beginning and a stop at its end."""
+"""What no name or value is told by: besides, such a sentence has a capital at its beginning and a stop at its end."""
 
 
 def names(sentence: str) -> bool:

@@ -1,4 +1,4 @@
-"""Summarising again: a draft beside the summary in force, of the same messages, for a person to compare."""
+"""Summarising again: a draft next to the summary in force, of the same messages, for a person to compare."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from onefold.compaction.plan import Plan
+from onefold.compaction.cut_planner import Plan
+from onefold.compaction.material import Past, load_material
 from onefold.compaction.policy import Policy
 from onefold.compaction.proposal import Brief, propose
-from onefold.compaction.summarizers import Summarizer
-from onefold.compaction.work import Past, gather
+from onefold.compaction.summarizer import Summarizer
 from onefold.errors import CompactionDisabled, SummarizerFailed
-from onefold.journal import summaries
-from onefold.journal.contract import Journal
-from onefold.journal.seam import Transaction
-from onefold.journal.summaries import Present
+from onefold.journal import summary_drafts
+from onefold.journal.journal import Journal
+from onefold.journal.summary_drafts import Present
 from onefold.messages.codecs import estimate
-from onefold.model import HolderId, Quotes, Segment, Spent, Summary
+from onefold.model import HolderId, Quotes, Segment, Summary, Usage
+from onefold.storage.base import Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryDraft:
-    """A summary that could take the place of the one in force. It is nowhere but here: what it cost is in the journal,
+    """A summary that could replace the one in force. It is nowhere but here: what it cost is in the journal,
     whether it is taken or not."""
 
     session: str
@@ -40,7 +40,7 @@ class SummaryDraft:
         return self.summary.text
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> Usage:
         return self.summary.spent
 
     @property
@@ -64,16 +64,18 @@ def draft(
     actor: str | None = None, stopped: Callable[[], bool] = bool,
 ) -> SummaryDraft:  # fmt: skip
     """Has the summary in force made again, of what it was made of. No claim is held, and nothing changes but that the
-    journal says what it cost. `SummarizerFailed` if there is none, or it is refused; that is counted as well."""
+    journal says what it cost. `SummarizerFailed` if there is none, or it is rejected; that is counted as well."""
     if not policy.enabled:
         raise CompactionDisabled(f"session {session!r}: compaction is switched off by this program's policy")
 
     seen = journal.backend.read(partial(_present, session))
-    work = gather(journal, Past(session, seen.base.number, seen.head.cut - 1, seen.head.hidden))
+    work = load_material(journal, Past(session, seen.base.number, seen.head.cut - 1, seen.head.hidden))
     planned = Plan(seen.head.cut, seen.head.kept)
 
-    def count(by: str | None, spent: Spent, refusal: str | None = None) -> int:
-        return summaries.drafted(journal, session, seen.head.number, by=by, spent=spent, refusal=refusal, actor=actor)
+    def count(by: str | None, spent: Usage, refusal: str | None = None) -> int:
+        return summary_drafts.drafted(
+            journal, session, seen.head.number, by=by, spent=spent, refusal=refusal, actor=actor
+        )
 
     brief = Brief(session, instructions, stopped=stopped)
     try:
@@ -91,14 +93,14 @@ def draft(
 def take(journal: Journal, draft: SummaryDraft, who: HolderId, *, actor: str | None = None) -> Segment:
     """Puts a draft in the place of the summary in force, in one transaction. `Moved` if the session moved on. Taken
     again, nothing happens."""
-    return summaries.replaced(
+    return summary_drafts.replaced(
         journal, draft.session, draft.summary, draft.quotes, number=draft.number, expect_head=draft.head, who=who,
         actor=actor,
     )  # fmt: skip
 
 
 def _present(session: str, tx: Transaction) -> Present:
-    return summaries.present(tx, session)
+    return summary_drafts.present(tx, session)
 
 
 def _beyond(text: str, other: str) -> tuple[str, ...]:

@@ -23,10 +23,10 @@ from onefold import aio
 from onefold.aio.threads import in_thread
 from onefold.errors import SessionNotFound
 from onefold.ids import random_id
-from onefold.integrations.common import Place, StoreOrAddress, below
-from onefold.integrations.handles import Handles
-from onefold.integrations.once import append_new
-from onefold.journal import history
+from onefold.integrations.common import LazyStore, StoreOrAddress, below
+from onefold.integrations.dedup import append_new
+from onefold.integrations.handle_cache import HandleCache
+from onefold.journal import agent_compactions
 from onefold.model import MESSAGE, Ids, Json, SessionState
 from onefold.session import Session
 
@@ -41,9 +41,9 @@ class OnefoldSessionStore(SessionStore):
     """
 
     def __init__(self, store: StoreOrAddress, *, ids: Ids = random_id) -> None:
-        self._place = Place(store)
+        self._place = LazyStore(store)
         self._ids = ids
-        self._handles: Handles[aio.Session] = Handles()
+        self._handles: HandleCache[aio.Session] = HandleCache()
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Once for each uuid, all or none. A session that was deleted stays so: `SessionNotFound`."""
@@ -51,7 +51,7 @@ class OnefoldSessionStore(SessionStore):
             return
         session = await self._handle(session_id(key))
         lines = [(_key(entry), dict(entry)) for entry in entries]
-        await in_thread(partial(append_new, session._session, lines, FORMAT, ids=self._ids))
+        await in_thread(partial(append_new, session.blocking, lines, FORMAT, ids=self._ids))
         for boundary in _compactions([line for _, line in lines]):
             await in_thread(partial(_observe, session, boundary, lines))
 
@@ -62,7 +62,7 @@ class OnefoldSessionStore(SessionStore):
             session = await store.session(session_id(key), create=False)
         except SessionNotFound:
             return None
-        return await in_thread(partial(_entries, session._session))
+        return await in_thread(partial(_entries, session.blocking))
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         return [
@@ -72,7 +72,7 @@ class OnefoldSessionStore(SessionStore):
         ]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """Folded from the lines when asked for: nothing beside the journal can be behind it."""
+        """Folded from the lines when asked for: nothing next to the journal can be behind it."""
         store = await self._place.store()
         summaries: list[SessionSummaryEntry] = []
         for state in await self._below(quote(project_key, safe="")):
@@ -81,7 +81,7 @@ class OnefoldSessionStore(SessionStore):
             key: SessionKey = {"project_key": project_key, "session_id": unquote(state.id.split("/")[1])}
             try:
                 session = await store.session(state.id, create=False)
-                entries = await in_thread(partial(_entries, session._session))
+                entries = await in_thread(partial(_entries, session.blocking))
             except SessionNotFound:
                 continue  # deleted since it was met
             folded = fold_session_summary(None, key, entries)
@@ -136,10 +136,10 @@ def _compactions(entries: Iterable[Json]) -> list[dict[str, Json]]:
 
 def _observe(session: aio.Session, boundary: dict[str, Json], lines: Sequence[tuple[str | None, Json]]) -> None:
     """Notes a compaction once: a batch may come again."""
-    handle = session._session
+    handle = session.blocking
     summaries = [str(e["message"].get("content")) for _, e in lines if e.get("isCompactSummary") and e.get("message")]
-    history.observe(
-        handle._journal,
+    agent_compactions.record_agent_compaction(
+        handle.journal,
         handle.id,
         source="claude-code",
         witnesses=("compact_boundary",),

@@ -16,21 +16,21 @@ from onefold import aio
 from onefold.aio.threads import Loop, in_thread
 from onefold.compaction.policy import Policy
 from onefold.compaction.prompt import Prompt
-from onefold.compaction.summarizers import Material, Summarizer
+from onefold.compaction.summarizer import Summarizer, SummaryInput
 from onefold.errors import OutcomeUnknown, StoreError, SummarizerFailed
 from onefold.ids import random_id, system_clock
 from onefold.messages import codec
-from onefold.messages.groups import group
-from onefold.model import Appended, Ids, Json, SessionState, Summary
+from onefold.messages.tool_groups import group
+from onefold.model import AppendResult, Ids, Json, SessionState, Summary
 from onefold.store import Store, open
-from onefold.summarizers.asking import Asking, End, Heard, Usage
-from onefold.summarizers.line import Line
-from onefold.summarizers.trouble import sorted_out
+from onefold.summarizers.cancellable_call import CancellableCall
+from onefold.summarizers.model_summarizer import Heard, ModelSummarizer, ReportedUsage, StopReason
+from onefold.summarizers.provider_errors import classify
 
 StoreOrAddress: TypeAlias = str | Path | Store | aio.Store
 
 
-class Place:
+class LazyStore:
     """Where an integration keeps its sessions: a store that is open already and stays so, or an address, which is
     opened at first use, in a thread, and closed by `close`."""
 
@@ -88,10 +88,10 @@ async def below(store: aio.Store, id: str) -> AsyncIterator[SessionState]:
 class Writer(Protocol):
     """A session, or a turn of one."""
 
-    async def append(self, messages: Json | Sequence[Json], *, key: str | None, format: str | None) -> Appended: ...
+    async def append(self, messages: Json | Sequence[Json], *, key: str | None, format: str | None) -> AppendResult: ...
 
 
-async def append(writer: Writer, messages: Sequence[Json], format: str, ids: Ids = random_id) -> Appended:
+async def append(writer: Writer, messages: Sequence[Json], format: str, ids: Ids = random_id) -> AppendResult:
     """Appends all or none, once. If the store cannot tell whether they were written, the key of this append settles it:
     it is repeated, and `OutcomeUnknown` is raised only if that cannot tell either."""
     key = f"append-{ids()}"
@@ -110,17 +110,17 @@ def latest(messages: Sequence[Json], most: int, format: str) -> list[Json]:
 
 
 def overflowed(error: BaseException) -> bool:
-    """Whether a provider refused a context for its size, in whatever words."""
+    """Whether a provider rejected a context for its size, in whatever words."""
     if not isinstance(error, Exception):
         return False
-    return sorted_out(error, who="the model", variable=None, clock=system_clock).kind == "overflow"
+    return classify(error, who="the model", variable=None, clock=system_clock).kind == "overflow"
 
 
 # ---------------------------------------------------------------------- summaries by a framework's model
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ModelReply:
     """What a framework's model answered."""
 
     text: str
@@ -129,7 +129,7 @@ class Told:
     cut_off: bool = False
 
 
-Ask: TypeAlias = Callable[[str, str, int], Awaitable[Told]]
+Ask: TypeAlias = Callable[[str, str, int], Awaitable[ModelReply]]
 """Asks a model: the system prompt, what the user says, and how many tokens the answer may have."""
 
 
@@ -140,14 +140,14 @@ def by_model(name: str, ask: Ask, *, window: int = 100_000) -> Summarizer:
     """
     asking = _ByModel(name=name, ask=ask, window=window)
 
-    async def summarize(material: Material) -> Summary:
+    async def summarize(material: SummaryInput) -> Summary:
         return await to_thread.run_sync(partial(asking, material))
 
     return summarize
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ByModel(Asking):
+class _ByModel(ModelSummarizer):
     package = "anyio"
 
     name: str
@@ -161,17 +161,17 @@ class _ByModel(Asking):
     def by(self) -> str:
         return self.name
 
-    def says(self, prompt: Prompt, limit: int, line: Line) -> Iterator[Heard]:
+    def says(self, prompt: Prompt, limit: int, line: CancellableCall) -> Iterator[Heard]:
         told = from_thread.run(self._asked, prompt, limit, line)
         if told is not None:
-            yield Usage(told.input_tokens, told.output_tokens)
+            yield ReportedUsage(told.input_tokens, told.output_tokens)
             yield told.text
-            yield End("length" if told.cut_off else "done")
+            yield StopReason("length" if told.cut_off else "done")
 
     def failure(self, error: Exception) -> SummarizerFailed:
-        return sorted_out(error, who=self.who, variable=None, clock=self.clock)
+        return classify(error, who=self.who, variable=None, clock=self.clock)
 
-    async def _asked(self, prompt: Prompt, limit: int, line: Line) -> Told | None:
+    async def _asked(self, prompt: Prompt, limit: int, line: CancellableCall) -> ModelReply | None:
         """The answer; None if nobody waits for it any more, or somebody has for too long."""
         loop = Loop()
         with CancelScope() as scope:

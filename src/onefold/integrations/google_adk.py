@@ -32,20 +32,20 @@ from pydantic_core import to_jsonable_python
 
 from onefold import Context, Policy, aio
 from onefold.aio.threads import in_thread
-from onefold.compaction.summarizers import Material, Summarizer
-from onefold.errors import KeyConflict, Moved, OnefoldError, OutcomeUnknown, SessionNotFound, SummarizerFailed
+from onefold.compaction.summarizer import Summarizer, SummaryInput
+from onefold.errors import KeyConflict, OnefoldError, OutcomeUnknown, SessionNotFound, StaleHandle, SummarizerFailed
 from onefold.ids import random_id
-from onefold.integrations.common import Place, StoreOrAddress, Told, below, by_model
-from onefold.integrations.handles import Handles
-from onefold.integrations.once import without_lines
-from onefold.journal import view
-from onefold.journal.seam import Transaction
+from onefold.integrations.common import LazyStore, ModelReply, StoreOrAddress, below, by_model
+from onefold.integrations.dedup import without_lines
+from onefold.integrations.handle_cache import HandleCache
+from onefold.journal import lineage
 from onefold.messages import convert
 from onefold.messages.codecs import OPENAI_CHAT
-from onefold.messages.frame import EARLIER, PINNED, PINNED_END
-from onefold.messages.mask import masked
-from onefold.model import MESSAGE, Appended, Ids, Json, Record, Summary
+from onefold.messages.context_text import EARLIER, PINNED, PINNED_END
+from onefold.messages.result_mask import masked
+from onefold.model import MESSAGE, AppendResult, Ids, Json, Record, Summary
 from onefold.session import Session as Handle
+from onefold.storage.base import Transaction
 
 FORMAT = "google-adk"
 OURS = "onefold-"
@@ -73,11 +73,11 @@ class OnefoldSessionService(BaseSessionService):
         policy: Policy | None = None,
         ids: Ids = random_id,
     ) -> None:
-        self._place = Place(store)
+        self._place = LazyStore(store)
         self._summarizer = _summarizer(model, summarizer)
         self._policy = policy
         self._ids = ids
-        self._handles: Handles[aio.Session] = Handles()
+        self._handles: HandleCache[aio.Session] = HandleCache()
         self._passed_over: WeakSet[Handle] = WeakSet()
         """Whose last context the compactor has not seen: what the provider says of that goes with none it knows."""
         self._made: aio.Compactor | None = None
@@ -110,7 +110,7 @@ class OnefoldSessionService(BaseSessionService):
         given, first = _jsonable(state or {}), self._ids()
         try:
             handle = await (await self._place.store()).session(name)
-            await in_thread(partial(_create, handle._session, {"id": first, "state": given}))
+            await in_thread(partial(_create, handle.blocking, {"id": first, "state": given}))
         except KeyConflict:
             raise AlreadyExistsError(f"Session with id {id} already exists.") from None
         except SessionNotFound as gone:
@@ -143,7 +143,7 @@ class OnefoldSessionService(BaseSessionService):
         return ListSessionsResponse(sessions=found)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """For good, and its id stays taken, so that a run that is late does not make it anew."""
+        """For good, and its id stays taken, so that a run that is late does not make it again."""
         store = await self._place.store()
         try:
             await store.delete(journal_id(app_name, user_id, session_id.strip()))
@@ -166,7 +166,7 @@ class OnefoldSessionService(BaseSessionService):
         body = _body(event)
         try:
             handle = await self._handle(session.app_name, session.user_id, session.id)
-            if not await in_thread(partial(without_lines, handle._session, [body], FORMAT)):
+            if not await in_thread(partial(without_lines, handle.blocking, [body], FORMAT)):
                 return event  # a masked result, as it was shown: the journal has it whole
             await self._share(session.app_name, session.user_id, event.id, _jsonable(event.actions.state_delta))
             written = await _append(handle, body, f"event-{event.id}")
@@ -178,7 +178,7 @@ class OnefoldSessionService(BaseSessionService):
         session.last_update_time = event.timestamp
         alone = _Seen.step(session, written.numbers[0])
         if event.actions.rewind_before_invocation_id:
-            await in_thread(partial(_rewind, handle._session, event.actions.rewind_before_invocation_id))
+            await in_thread(partial(_rewind, handle.blocking, event.actions.rewind_before_invocation_id))
             session.events[:] = await _events(handle, await handle.context())
         elif _asks(event):
             await self._fit(session, handle, event, alone)
@@ -190,11 +190,11 @@ class OnefoldSessionService(BaseSessionService):
         state = await handle.state
         roomy = state.open is None and 2 * state.tokens < compactor.policy.of().soft_tokens
         if alone and roomy and _Seen.of(session) == _Seen(state.last, state.head):
-            self._passed_over.add(handle._session)
+            self._passed_over.add(handle.blocking)
             return  # far from any limit, and nothing is new to it: the context need not be read
         asked = compactor.before_turn if event.author == "user" else compactor.mid_turn
-        usage = None if handle._session in self._passed_over else _usage(session.events)
-        self._passed_over.discard(handle._session)
+        usage = None if handle.blocking in self._passed_over else _usage(session.events)
+        self._passed_over.discard(handle.blocking)
         context = await asked(handle, usage=usage)
         now = _Seen(context.last, context.segment)
         if not alone or _Seen.of(session) != now:
@@ -224,8 +224,8 @@ class OnefoldSessionService(BaseSessionService):
 
     async def _read(self, app: str, user: str, id: str, handle: aio.Session, *, events: bool = False) -> Session:
         """A session as it is now, with its events or without."""
-        shown = await in_thread(partial(_shown, handle._session)) if events else None
-        said = await in_thread(partial(_visible, handle._session, shown.seen if shown else None))
+        shown = await in_thread(partial(_shown, handle.blocking)) if events else None
+        said = await in_thread(partial(_visible, handle.blocking, shown.seen if shown else None))
         state = _state(said)
         state |= {State.APP_PREFIX + k: v for k, v in (await self._shared(app)).items()}
         state |= {State.USER_PREFIX + k: v for k, v in (await self._shared(app, user)).items()}
@@ -245,7 +245,7 @@ class OnefoldSessionService(BaseSessionService):
         return self._handles.keep(id, await (await self._place.store()).session(id, create=False))
 
     async def _found(self, *of: str) -> aio.Session | None:
-        """A handle that looks anew whether the session is there."""
+        """A handle that looks again whether the session is there."""
         try:
             return await (await self._place.store()).session(journal_id(*of), create=False)
         except SessionNotFound:
@@ -297,7 +297,7 @@ class _Seen:
 # ---------------------------------------------------------------------- writing
 
 
-async def _append(handle: aio.Session, body: Json, key: str, format: str = FORMAT) -> Appended:
+async def _append(handle: aio.Session, body: Json, key: str, format: str = FORMAT) -> AppendResult:
     """Once for a key, also if the store cannot tell at first whether it was written."""
     try:
         return await handle.append(body, key=key, format=format)
@@ -307,11 +307,11 @@ async def _append(handle: aio.Session, body: Json, key: str, format: str = FORMA
 
 def _create(handle: Handle, body: Json) -> None:
     """Once for a session: `KeyConflict` if somebody else created it."""
-    first = [handle._journal.draft(CREATED, body)]
+    first = [handle.journal.draft(CREATED, body)]
     try:
-        handle._journal.append(handle.id, first, key=CREATED)
+        handle.journal.append(handle.id, first, key=CREATED)
     except OutcomeUnknown:
-        handle._journal.append(handle.id, first, key=CREATED)
+        handle.journal.append(handle.id, first, key=CREATED)
 
 
 def _body(event: Event) -> dict[str, Json]:
@@ -334,7 +334,7 @@ def _rewind(handle: Handle, invocation: str) -> None:
     if first is not None:
         try:
             handle.rewind(first - 1)
-        except Moved:
+        except StaleHandle:
             return
 
 
@@ -349,22 +349,22 @@ class _Shown:
 
 
 def _shown(handle: Handle) -> _Shown:
-    def look(tx: Transaction) -> _Seen | None:
-        state = view.known(tx, handle.id)
-        head = view.segment(tx, handle.id, state.head)
+    def read_shown(tx: Transaction) -> _Seen | None:
+        state = lineage.get_session(tx, handle.id)
+        head = lineage.segment(tx, handle.id, state.head)
         if head is None or head.cut > 1 or head.summary is not None or head.masked:
             return None
-        noted = view.standing(tx, handle.id, state.last + 1, head.hidden).notes
+        noted = lineage.load_pins_and_notes(tx, handle.id, state.last + 1, head.hidden).notes
         return None if noted else _Seen(state.last, state.head)
 
-    if (seen := handle._journal.backend.read(look)) is not None:
+    if (seen := handle.journal.backend.read(read_shown)) is not None:
         return _Shown(seen, None)
     context = handle.context()
     return _Shown(_Seen(context.last, context.segment), context)
 
 
 async def _events(handle: aio.Session, context: Context) -> list[Event]:
-    said = await in_thread(partial(_visible, handle._session, _Seen(context.last, context.segment)))
+    said = await in_thread(partial(_visible, handle.blocking, _Seen(context.last, context.segment)))
     return await in_thread(partial(_told, said, context))
 
 
@@ -487,7 +487,7 @@ def _asks(event: Event) -> bool:
 
 
 def _usage(events: Sequence[Event]) -> int | None:
-    """What the provider said of its last input, unless a summary has taken the place of that."""
+    """What the provider said of its last input, unless a summary has replaced that."""
     for event in reversed(events):
         if event.actions.compaction:
             return None
@@ -508,15 +508,15 @@ def _summarizer(model: str | BaseLlm | None, summarizer: Summarizer | BaseEvents
     return by_model(llm.model, partial(_ask, llm))
 
 
-async def _ask(llm: BaseLlm, system: str, user: str, limit: int) -> Told:
+async def _ask(llm: BaseLlm, system: str, user: str, limit: int) -> ModelReply:
     config = types.GenerateContentConfig(system_instruction=system, max_output_tokens=limit)
     contents = [types.Content(role="user", parts=[types.Part(text=user)])]
-    told = Told("")
+    told = ModelReply("")
     async for answer in llm.generate_content_async(LlmRequest(model=llm.model, contents=contents, config=config)):
         if answer.error_code:
             raise OnefoldError(f"{llm.model} answered with an error: {answer.error_code} {answer.error_message or ''}")
         usage = answer.usage_metadata
-        told = Told(
+        told = ModelReply(
             _words(answer.content),
             usage.prompt_token_count if usage else None,
             usage.candidates_token_count if usage else None,
@@ -529,7 +529,7 @@ def _by_events(summarizer: BaseEventsSummarizer) -> Summarizer:
     """A summarizer that is made for ADK's own compaction."""
     name = type(summarizer).__name__
 
-    async def summarize(material: Material) -> Summary:
+    async def summarize(material: SummaryInput) -> Summary:
         events = [event for record in material.records for event in _of(record)]
         if material.previous:
             before = types.Content(role="model", parts=[types.Part(text=material.previous)])

@@ -34,14 +34,14 @@ from langgraph.runtime import Runtime
 
 from onefold import Compactor, Context, Limits, Policy, Session, aio
 from onefold.aio.threads import in_thread
-from onefold.compaction.summarizers import Summarizer
+from onefold.compaction.summarizer import Summarizer
 from onefold.errors import InvalidMessage, OnefoldError
-from onefold.integrations.common import Place, StoreOrAddress, Told, by_model, overflowed
-from onefold.integrations.handles import Handles
-from onefold.integrations.once import append_new
-from onefold.integrations.written import Written
+from onefold.integrations.common import LazyStore, ModelReply, StoreOrAddress, by_model, overflowed
+from onefold.integrations.dedup import append_new
+from onefold.integrations.handle_cache import HandleCache
+from onefold.integrations.seen_cache import SeenCache
 from onefold.messages import codec, encode
-from onefold.messages.mask import is_line
+from onefold.messages.result_mask import is_line
 from onefold.model import Json
 
 FORMAT = "langchain"
@@ -69,12 +69,12 @@ class OnefoldMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         policy: Policy | None = None,
     ) -> None:
         super().__init__()
-        self._place = Place(store)
+        self._place = LazyStore(store)
         self._model = init_chat_model(model) if isinstance(model, str) else model
         self._summarizer = summarizer
         self._session = session
         self._policy = policy
-        self._written = Written()
+        self._written = SeenCache()
         self._sync: _Sync | None = None
         self._async: _Async | None = None
 
@@ -119,7 +119,7 @@ class OnefoldMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     async def abefore_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         awaiting, messages = await self._awaiting(), state["messages"]
         session = await awaiting.session(self._id())
-        await in_thread(partial(record, session._session, messages, self._written))
+        await in_thread(partial(record, session.blocking, messages, self._written))
         asked = awaiting.compactor.before_turn if _begins(messages) else awaiting.compactor.mid_turn
         return self._update(session.id, messages, await asked(session, usage=_usage(messages)))
 
@@ -138,7 +138,7 @@ class OnefoldMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     async def aafter_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         session = await (await self._awaiting()).session(self._id())
-        await in_thread(partial(record, session._session, state["messages"], self._written))
+        await in_thread(partial(record, session.blocking, state["messages"], self._written))
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         await self.aafter_model(state, runtime)
@@ -194,7 +194,7 @@ class OnefoldMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 class _Sync:
     made: Callable[[str], Session]
     compactor: Compactor
-    handles: Handles[Session] = field(default_factory=Handles)
+    handles: HandleCache[Session] = field(default_factory=HandleCache)
 
     def session(self, id: str) -> Session:
         return self.handles.get(id) or self.handles.keep(id, self.made(id))
@@ -204,7 +204,7 @@ class _Sync:
 class _Async:
     made: Callable[[str], Awaitable[aio.Session]]
     compactor: aio.Compactor
-    handles: Handles[aio.Session] = field(default_factory=Handles)
+    handles: HandleCache[aio.Session] = field(default_factory=HandleCache)
 
     async def session(self, id: str) -> aio.Session:
         return self.handles.get(id) or self.handles.keep(id, await self.made(id))
@@ -213,7 +213,7 @@ class _Async:
 # ---------------------------------------------------------------------- from the state to the journal
 
 
-def record(session: Session, messages: Sequence[BaseMessage], written: Written) -> None:
+def record(session: Session, messages: Sequence[BaseMessage], written: SeenCache) -> None:
     """Writes messages that are not in the journal yet, by their ids. One that was changed since is written again, but
     for calls and results: they stay as they were said."""
     before, now = written.of(session.id), _prints(messages)
@@ -352,12 +352,12 @@ async def _asked(
     system: str,
     user: str,
     limit: int,
-) -> Told:
+) -> ModelReply:
     answer = await ask(model, [SystemMessage(system), HumanMessage(user)])
     usage = answer.usage_metadata or {}
     ended = {answer.response_metadata.get(name) for name in ("finish_reason", "stop_reason")}
     cut_off = bool(ended & {"length", "max_tokens", "MAX_TOKENS"})
-    return Told(answer.text, usage.get("input_tokens"), usage.get("output_tokens"), cut_off)
+    return ModelReply(answer.text, usage.get("input_tokens"), usage.get("output_tokens"), cut_off)
 
 
 async def _in_the_loop(model: BaseChatModel, messages: list[BaseMessage]) -> Any:

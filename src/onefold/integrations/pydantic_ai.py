@@ -10,10 +10,11 @@ context of the journal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from functools import cache
+from functools import cache, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from pydantic_ai.capabilities import (
 )
 from pydantic_ai.direct import model_request
 from pydantic_ai.messages import (
+    CompactionPart,
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
@@ -42,18 +44,26 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai.settings import ModelSettings
 
 from onefold import aio
+from onefold.aio.threads import in_thread
 from onefold.compaction.context import Context
-from onefold.compaction.counting import Counter
 from onefold.compaction.policy import Policy
-from onefold.compaction.summarizers import Summarizer
-from onefold.integrations.common import Place, StoreOrAddress, Told, append, by_model, overflowed
-from onefold.integrations.recorded import Recorded
+from onefold.compaction.provider_adoption import adopt_new
+from onefold.compaction.summarizer import Summarizer
+from onefold.compaction.token_counter import Counter
+from onefold.errors import OnefoldError, StoreError
+from onefold.ids import random_id
+from onefold.integrations.common import LazyStore, ModelReply, StoreOrAddress, append, by_model, overflowed
+from onefold.integrations.new_messages import NewMessages
+from onefold.journal.adoption import Origin
 from onefold.messages import convert
-from onefold.messages.mask import was_line
+from onefold.messages.provider_item import item
+from onefold.messages.result_mask import was_line
 from onefold.model import CompactResult, Json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+log = logging.getLogger("onefold")
 
 RetryModelRequest: type[Exception] | None = getattr(exceptions, "RetryModelRequest", None)
 """Asks the framework for another attempt, from 2.66 on. Without it the model is asked here, and is not streamed."""
@@ -80,9 +90,13 @@ class OnefoldHistory(AbstractCapability[Any]):
     """The session of every run. By default it is the run's `conversation_id`."""
     wait: bool | float = True
     """How long a run waits for another one on its session, as in `Session.turn`; then it is `Busy`."""
+    account: str = ""
+    """Whose key the models are asked with. What a provider compacted is for that account, endpoint and model alone."""
+    edits: bool = False
+    """Whether the provider clears old tool results itself: then none is masked for it."""
 
     def __post_init__(self) -> None:
-        self._place = Place(self.store, self.policy)
+        self._place = LazyStore(self.store, self.policy)
         self._made: aio.Compactor | None = None
 
     async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
@@ -99,7 +113,7 @@ class OnefoldHistory(AbstractCapability[Any]):
     async def compact(self, conversation_id: str, instructions: str | None = None) -> CompactResult:
         """Compacts because a person asks, whatever the size, and waits for it."""
         compactor = await self._compactor()
-        return await compactor.by_hand(await self.opened(conversation_id), instructions)
+        return await compactor.compact_now(await self.opened(conversation_id), instructions)
 
     def close(self) -> None:
         """Closes the store, if it was opened here. In an event loop, use `aclose`: this waits."""
@@ -143,7 +157,17 @@ class _Run(AbstractCapability[Any]):
     """Messages of the journal in this run, by number: as the framework's own history, each is read once a run. Those
     from before the segment in force are others in each segment."""
     _smaller: Context | None = field(default=None, init=False)
-    """What to send after the provider refused a context for its size."""
+    """What to send after the provider rejected a context for its size."""
+    _whom: Origin | None = field(default=None, init=False)
+    """Whom the last request was for."""
+    _sent: Context | None = field(default=None, init=False)
+    """What it was sent."""
+    _handed: list[ModelMessage] = field(default_factory=list, init=False)
+    """The same, as the framework's messages."""
+    _whole: bool = field(default=True, init=False)
+    """Whether nobody took anything away from it."""
+    _asks: int = field(default=0, init=False)
+    """The newest message in it; 0 if the journal has none that asks for something."""
 
     def get_ordering(self) -> CapabilityOrdering:
         return CapabilityOrdering(position="outermost")
@@ -151,7 +175,7 @@ class _Run(AbstractCapability[Any]):
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
         self._compactor = await self.of._compactor()
         self._session = await self.of.opened(self.of.session or str(ctx.conversation_id))
-        self._recorded: Recorded[ModelMessage] = Recorded(ctx.run_id)
+        self._recorded: NewMessages[ModelMessage] = NewMessages(ctx.run_id)
         self._prompted = ctx.prompt is not None
         async with self._session.turn(owner=ctx.agent.name if ctx.agent else None, wait=self.of.wait) as self._turn:
             try:
@@ -195,8 +219,15 @@ class _Run(AbstractCapability[Any]):
         await self._write()
         fitting = self._compactor.before_turn if self._answer is None else self._compactor.mid_turn
         usage = (self._answer.usage.input_tokens or None) if self._answer else None
-        context = await fitting(self._session, model=request_context.model.model_name, usage=usage)
+        self._whom = self._origin(request_context.model)
+        context = await fitting(
+            self._session, model=request_context.model.model_name, usage=usage, origin=self._whom
+        )  # fmt: skip
         request_context.messages = self._told(context, request)
+        self._sent, self._handed = context, list(request_context.messages)
+        # What becomes of it is seen before each attempt; where there is no such hook, nobody may change it.
+        changes = any(isinstance(one, ProcessHistory) for one in ctx.capabilities.values())
+        self._whole = RetryModelRequest is not None or not changes
         self._recorded.know(request_context.messages)
         self._recorded.hand_out(self._live[-1])
         return request_context
@@ -208,6 +239,9 @@ class _Run(AbstractCapability[Any]):
         context, self._smaller = self._smaller, None
         if context is not None:
             request_context.messages = await self._processed(ctx, request_context, context)
+            self._sent, self._handed = context, list(request_context.messages)
+        passed = {id(message) for message in request_context.messages}
+        self._whole = all(id(message) in passed for message in self._handed)
         return request_context
 
     async def on_model_request_error(
@@ -215,7 +249,7 @@ class _Run(AbstractCapability[Any]):
     ) -> ModelResponse:
         while overflowed(error):
             model = request_context.model.model_name
-            smaller = await self._compactor.after_overflow(self._session, error, model=model)
+            smaller = await self._compactor.after_overflow(self._session, error, model=model, origin=self._whom)
             if RetryModelRequest is not None:
                 self._smaller = smaller
                 raise RetryModelRequest from error
@@ -249,31 +283,84 @@ class _Run(AbstractCapability[Any]):
 
     async def _write(self) -> None:
         """Writes what the framework has recorded since, all or none."""
+        await self._write_compacted()
         new = self._recorded.new(self._live)
-        await self._append(new)
+        written = await self._append(new)
+        await self._adopt(written)
         self._answer = next((m for m in reversed(new) if isinstance(m, ModelResponse)), self._answer)
 
-    async def _append(self, messages: Sequence[ModelMessage]) -> None:
-        if said := [m for m in messages if m.parts]:
-            written = await append(self._turn, [_body(m) for m in said], _FORMAT)
-            self._read.update(zip(((number, 0) for number in written.numbers), said, strict=True))
+    async def _append(self, messages: Sequence[ModelMessage]) -> list[tuple[int, ModelMessage]]:
+        if not (said := [m for m in messages if m.parts]):
+            return []
+        numbers = (await append(self._turn, [_body(m) for m in said], _FORMAT)).numbers
+        self._read.update(zip(((number, 0) for number in numbers), said, strict=True))
+        return list(zip(numbers, said, strict=True))
+
+    # ------------------------------------------------------------------ what the provider compacted
+
+    def _origin(self, model: Model) -> Origin:
+        return Origin(model.system, model.base_url or "", self.of.account, model.model_name, edits=self.of.edits)
+
+    async def _adopt(self, written: Iterable[tuple[int, ModelMessage]]) -> None:
+        """Adopts an answer's item, which stands for all that was sent. If a processor of history took some of that
+        away, nobody knows for what."""
+        found = [number for number, message in written if self._is_item(message)]
+        if found and self._whom is not None and self._sent is not None and self._whole:
+            try:
+                await self._session.adopt(found[-1], origin=self._whom, covers=self._sent)
+            except StoreError:
+                raise
+            except OnefoldError as error:
+                log.warning("session %r: the provider's item is kept as a message: %s", self._session.id, error)
+
+    async def _write_compacted(self) -> None:
+        """Writes and adopts what a capability had the provider make, before a request, of all but the newest message,
+        and put in their place. If it cannot be adopted it is not written: it says nothing that is not said anyway."""
+        made = [m for m in self._live[:-1] if not self._recorded.knows(m) and self._is_item(m)]
+        if not made or self._whom is None or self._sent is None:
+            return
+        self._recorded.know(made)
+        covers = {*self._sent.numbers, *self._sent.left_out} - {self._asks}
+        session = self._session.blocking
+        try:
+            drafts = session.drafts([_body(made[-1])], _FORMAT, None)
+            await in_thread(
+                partial(
+                    adopt_new, session.journal, session.id, drafts, cleared=None, origin=self._whom, covers=covers,
+                    policy=session.policy, key=f"window-{random_id()}",
+                )
+            )  # fmt: skip
+        except StoreError:
+            raise
+        except OnefoldError as error:
+            log.warning("session %r: what the provider compacted is not kept: %s", session.id, error)
+
+    def _is_item(self, message: ModelMessage) -> bool:
+        """Whether the provider that was asked made an item in it."""
+        parts = (
+            [p for p in message.parts if isinstance(p, CompactionPart)] if isinstance(message, ModelResponse) else []
+        )
+        ours = self._whom is not None and any(p.provider_name == self._whom.provider for p in parts)
+        return ours and item(_FORMAT, _body(message)) is not None
 
     # ------------------------------------------------------------------ what is sent
 
-    def _told(self, context: Context, request: ModelMessage) -> list[ModelMessage]:
+    def _told(self, context: Context, request: ModelMessage, *, sent_here: bool = False) -> list[ModelMessage]:
         """A context as the framework's messages. It ends with a request, if only with one that has no words."""
-        told = _headed(_messages(context, self._read), self._system or ())
+        told = _headed(_messages(context, self._read, sent_here=sent_here), self._system or ())
+        self._asks = context.numbers[-1] if context.numbers else 0
         if isinstance(request, ModelRequest) and not (told and isinstance(told[-1], ModelRequest)):
+            self._asks = 0
             told = [*told, replace(request, parts=[])]
         return told
 
     async def _processed(
         self, ctx: RunContext[Any], request_context: ModelRequestContext, context: Context
     ) -> list[ModelMessage]:
-        """What is sent in place of a context that was refused. The framework has its processors of history go over a
+        """What is sent in place of a context that was rejected. The framework has its processors of history go over a
         request once; so they go over this one here."""
         again = copy(request_context)
-        again.messages = self._told(context, request_context.messages[-1])
+        again.messages = self._told(context, request_context.messages[-1], sent_here=RetryModelRequest is None)
         for capability in ctx.capabilities.values():
             if isinstance(capability, ProcessHistory):
                 again = await capability.before_model_request(replace(ctx, messages=list(again.messages)), again)
@@ -286,12 +373,12 @@ def summarize_with(model: Model | str, *, window: int = 100_000, name: str | Non
     `window` is how many tokens it reads at once; `name` is what the record of a compaction calls it.
     """
 
-    async def ask(system: str, user: str, limit: int) -> Told:
+    async def ask(system: str, user: str, limit: int) -> ModelReply:
         prompt = ModelRequest(parts=[SystemPromptPart(system), UserPromptPart(user)])
         answer = await model_request(model, [prompt], model_settings=ModelSettings(max_tokens=limit))
         used = answer.usage
         cut_off = answer.finish_reason == "length"
-        return Told(answer.text or "", used.input_tokens or None, used.output_tokens or None, cut_off)
+        return ModelReply(answer.text or "", used.input_tokens or None, used.output_tokens or None, cut_off)
 
     return by_model(name or (model if isinstance(model, str) else model.model_name), ask, window=window)
 
@@ -317,11 +404,16 @@ def _empty(of: type[DataclassInstance]) -> dict[str, Json]:
     return {f.name: f.default for f in fields(of) if f.init and (f.default is None or f.default == 0)}
 
 
-def _messages(context: Context, read: dict[tuple[int, int], ModelMessage]) -> list[ModelMessage]:
+def _messages(
+    context: Context, read: dict[tuple[int, int], ModelMessage], *, sent_here: bool = False
+) -> list[ModelMessage]:  # fmt: skip
     """A context as the framework's messages. What was `read` already stays the objects that it is, but for messages
-    from before the segment: they are told without what the model thought."""
-    marks = [(number, context.segment if number < context.segment else 0) for number in context.numbers]
-    rows = list(zip(marks, context.formats, context.messages, strict=True))
+    from before the segment: they are told without what the model thought, or, behind a provider's item, with it. What
+    stands for a result that is not there, the framework makes up in its own words, unless a request is `sent_here`."""
+    told_as = -context.segment if context.item else context.segment
+    marks = [(number, told_as if number < context.segment else 0) for number in context.numbers]
+    all_rows = zip(marks, context.formats, context.messages, strict=True)
+    rows = [row for row in all_rows if row[0][0] or row[1] != _FORMAT or sent_here]
     new = [(mark, body) for mark, format, body in rows if mark[0] and format == _FORMAT and mark not in read]
     made = ModelMessagesTypeAdapter.validate_python([body for _, body in new])
     read.update(zip((mark for mark, _ in new), made, strict=True))

@@ -1,1 +1,1 @@
-"""Where sessions are kept: the contract, and one backend per kind of store."""
+"""The rules of a journal: what may be written when, whatever store it is in."""

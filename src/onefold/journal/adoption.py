@@ -11,18 +11,18 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import NamedTuple
 
-from onefold.errors import Moved, NotNow, OnefoldError, TooLarge
-from onefold.journal import quotes, view
-from onefold.journal.contract import SUMMARY_LIMIT, Journal, segment
-from onefold.journal.fold import boundary
-from onefold.journal.refusals import check_name, may_compact
-from onefold.journal.seam import Heading, Transaction
-from onefold.journal.view import known
+from onefold.errors import MessageTooLarge, NotNow, OnefoldError, StaleHandle
+from onefold.journal import lineage, quote_refs
+from onefold.journal.checks import check_name, may_compact
+from onefold.journal.journal import SUMMARY_LIMIT, Journal, segment
+from onefold.journal.lineage import get_session
 from onefold.messages.codecs import PLAIN, codec
-from onefold.messages.groups import group
 from onefold.messages.provider_item import Item, item
 from onefold.messages.quotation import utterances
-from onefold.model import MANUAL, MESSAGE, Json, Quotes, Ranges, Record, Segment, SessionState
+from onefold.messages.tool_groups import group
+from onefold.model import ERASED, MANUAL, MESSAGE, NOTE, Json, Quotes, Ranges, Record, Segment, SessionState
+from onefold.storage.base import MessageHeader, Transaction
+from onefold.storage.projection import segment_body
 
 _MOST = 1_000
 """Messages of a window, and messages before the cut that an item does not cover, at most."""
@@ -59,7 +59,7 @@ class Adopted:
     quotes: Quotes
 
     def covered(self, number: int) -> bool:
-        return view.is_hidden(self.covers, number)
+        return lineage.is_hidden(self.covers, number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def of(record: Record | None) -> Adopted | None:
     said = record.body["adopts"]
     return Adopted(
         record.number, tuple(said["window"]), Origin(**said["origin"]), tuple((a, b) for a, b in said["covers"]),
-        said["cut"], tuple(said["kept"]), said["sealed"], quotes.of(record.body) or quotes.NONE,
+        said["cut"], tuple(said["kept"]), said["sealed"], quote_refs.of(record.body) or quote_refs.NONE,
     )  # fmt: skip
 
 
@@ -89,16 +89,16 @@ def in_force(tx: Transaction, session: str, on: Segment) -> Adopted | None:
     """The item that a context of this segment may have: what it covers is in view as it was then, and it is there."""
     if on.item is None or on.keeper != "onefold":
         return None
-    found, made = of(view.record(tx, session, on.item)), view.segment(tx, session, on.item)
-    if found is None or made is None or not view.same_before(tx, session, found.cut, made.hidden, on.hidden):
+    found, made = of(lineage.record(tx, session, on.item)), lineage.segment(tx, session, on.item)
+    if found is None or made is None or not lineage.same_before(tx, session, found.cut, made.hidden, on.hidden):
         return None
-    there = {r.number for r in view.some(tx, session, found.window) if r.kind == MESSAGE}
+    there = {r.number for r in lineage.some(tx, session, found.window) if r.kind == MESSAGE}
     return found if there.issuperset(found.window) else None
 
 
 def beyond(tx: Transaction, session: str, on: Segment, number: int) -> bool:
     """Whether the item of a segment lies behind a record."""
-    found = None if on.item is None else of(view.record(tx, session, on.item))
+    found = None if on.item is None else of(lineage.record(tx, session, on.item))
     return found is not None and found.window[-1] > number
 
 
@@ -108,14 +108,17 @@ def adoptable(tx: Transaction, session: str, window: Sequence[int], covers: Coll
     `covers` is what was sent when it was made, by numbers. That of a segment stands for all that its summary does, and
     that of an item which is in force for all that this covers.
     """
-    state = known(tx, session)
+    state = get_session(tx, session)
     head = segment(tx, session, state.head)
+    _check_owner(session, head)
     numbers = tuple(sorted({*window}))
     if not 0 < len(numbers) <= _MOST:
         raise OnefoldError(f"session {session!r}: a provider's window has 1 to {_MOST} messages, not {len(numbers)}")
-    records = {r.number: r for r in view.some(tx, session, numbers) if not view.is_hidden(head.hidden, r.number)}
+    records = {r.number: r for r in lineage.some(tx, session, numbers) if not lineage.is_hidden(head.hidden, r.number)}
     if missing := [n for n in numbers if n not in records]:
-        raise OnefoldError(f"session {session!r}: {missing[:5]} are no messages in view, so no window of a provider's")
+        raise OnefoldError(
+            f"session {session!r}: {missing[:5]} are not messages in view, so this is not a provider's window"
+        )
     last = records[numbers[-1]]
     made = item(last.format, last.body)
     if made is None:
@@ -124,14 +127,18 @@ def adoptable(tx: Transaction, session: str, window: Sequence[int], covers: Coll
             "nothing was adopted"
         )
     if last.number < head.cut:
-        raise Moved(f"session {session!r}: it was compacted behind message {last.number} already; nothing was adopted")
+        raise StaleHandle(
+            f"session {session!r}: it was compacted behind message {last.number} already; nothing was adopted"
+        )
     before = in_force(tx, session, head)
     if before is not None and before.window[-1] >= last.number:
-        raise Moved(f"session {session!r}: a later item of the provider's, {before.window[-1]}, is adopted already")
-    return _judged(_Sight(tx, state, head, last.number), before, numbers, made, {*covers})
+        raise StaleHandle(
+            f"session {session!r}: a later item of the provider's, {before.window[-1]}, is adopted already"
+        )
+    return judged(Sight(tx, state, head, last.number), before, numbers, made, {*covers})
 
 
-class _Sight(NamedTuple):
+class Sight(NamedTuple):
     """A session as it is seen up to an item."""
 
     tx: Transaction
@@ -139,26 +146,33 @@ class _Sight(NamedTuple):
     head: Segment
     stop: int
 
-    def headers(self, start: int) -> list[Heading]:
-        return view.headers(self.tx, self.state.id, start, self.stop, self.head.hidden)
+    def headers(self, start: int) -> list[MessageHeader]:
+        return lineage.headers(self.tx, self.state.id, start, self.stop, self.head.hidden)
 
     def waiting(self) -> list[list[int]]:
         """Calls without all their results."""
-        return view.open_groups(self.tx, self.state.id, self.stop, self.head.hidden, self.head)
+        return lineage.open_groups(self.tx, self.state.id, self.stop, self.head.hidden, self.head)
 
 
-def _judged(
-    sight: _Sight, before: Adopted | None, window: tuple[int, ...], made: Item, sent: set[int]
+def judged(
+    sight: Sight, before: Adopted | None, window: tuple[int, ...], made: Item, sent: set[int]
 ) -> Adoption:  # fmt: skip
+    """What adopting an item would amount to, by what was sent. Raises if it cannot be adopted."""
     tx, state, head, stop = sight
-    upto, by_name = _stood_for(sight, before, sent)
+    elsewhere = sorted(sent.difference(h.number for h in sight.headers(head.cut)))
+    if (gone := _taken_back(sight, before, elsewhere)) is not None:
+        raise StaleHandle(
+            f"session {state.id!r}: the item covers record {gone}, which was taken back or erased since it was sent; "
+            "nothing was adopted. Send what is in view now"
+        )
+    upto, by_name = _stood_for(sight, before if before is not None and before.window[-1] in sent else None, elsewhere)
     found = [h for h in sight.headers(upto) if h.number not in window]
     left = {h.number for h in found if h.number not in sent}
-    left |= {n for n in by_name if n not in sent and n not in window and not view.is_hidden(head.hidden, n)}
+    left |= {n for n in by_name if n not in sent and n not in window and not lineage.is_hidden(head.hidden, n)}
     covered = {h.number for h in found}.difference(left)
     if not covered and upto == 1:
         raise OnefoldError(f"session {state.id!r}: nothing in view before message {stop} was sent, by what it covers")
-    stands = view.standing(tx, state.id, stop, head.hidden)
+    stands = lineage.load_pins_and_notes(tx, state.id, stop, head.hidden)
     shown = {*head.kept, *stands.prompt}
     if unseen := sorted(n for n in left if n < head.cut and n not in shown):
         raise OnefoldError(
@@ -183,14 +197,29 @@ def _judged(
     return Adoption(head.number, window, made, _ranges(cut, (*kept, *window)), cut, kept)
 
 
-def _stood_for(sight: _Sight, before: Adopted | None, sent: set[int]) -> tuple[int, set[int]]:
+def _taken_back(sight: Sight, before: Adopted | None, sent: Sequence[int]) -> int | None:
+    """The first of what was sent that is not in view as it was then: no boundary stands for what people took back."""
+    tx, state, head, _ = sight
+    shown = () if before is None else before.window  # hidden from everybody else, and sent
+    for number in (n for n in sent if 0 < n <= state.last and n not in shown):
+        one = lineage.segment(tx, state.id, number)
+        if one is not None and one.summary is not None:
+            if not lineage.same_before(tx, state.id, one.cut, one.hidden, head.hidden):
+                return number
+        elif lineage.is_hidden(head.hidden, number):
+            said = lineage.record(tx, state.id, number)
+            if said is None or said.kind in (MESSAGE, NOTE, ERASED):
+                return number
+    return None
+
+
+def _stood_for(sight: Sight, before: Adopted | None, sent: Sequence[int]) -> tuple[int, set[int]]:
     """Up to which number everything was sent in a summary or an earlier item, but for what was shown by name."""
     upto, by_name = 1, set[int]()
-    if before is not None and before.window[-1] in sent:
+    if before is not None:
         upto, by_name = before.cut, {*before.kept}
-    messages = {h.number for h in sight.headers(sight.head.cut)}
-    for number in sorted(sent.difference(messages)):
-        one = view.segment(sight.tx, sight.state.id, number) if 0 < number <= sight.state.last else None
+    for number in sent:
+        one = lineage.segment(sight.tx, sight.state.id, number) if 0 < number <= sight.state.last else None
         if one is not None and one.summary is not None and one.cut > upto:
             upto, by_name = one.cut, {*one.kept}
     return upto, by_name
@@ -198,7 +227,7 @@ def _stood_for(sight: _Sight, before: Adopted | None, sent: set[int]) -> tuple[i
 
 def _ranges(cut: int, apart: Iterable[int]) -> Ranges:
     """Everything before a cut but some."""
-    return tuple((a, b - 1) for a, b in view.visible(tuple((n, n) for n in sorted({*apart})), 1, cut))
+    return tuple((a, b - 1) for a, b in lineage.visible(tuple((n, n) for n in sorted({*apart})), 1, cut))
 
 
 def adopt(
@@ -215,52 +244,58 @@ def adopt(
         if value := getattr(origin, name):
             check_name(name, value)
 
-    def work(tx: Transaction) -> Segment:
-        state = known(tx, session)
+    def adopt_in(tx: Transaction) -> Segment:
+        state = get_session(tx, session)
         head = segment(tx, session, state.head)
         before = in_force(tx, session, head)
         if before is not None and before.window == tuple(sorted({*window})) and before.origin == origin:
             return head
         if state.head != expect_head:
-            raise Moved(f"session {session!r} is at segment {state.head}, not {expect_head}: look at it again")
-        may_compact(tx, state)
-        if head.keeper != "onefold":
-            raise OnefoldError(
-                f"session {session!r} is compacted by its agent, which keeps what its provider made; call "
-                "keep('onefold') first"
-            )
-        current = None if state.open is None else tx.compaction(session, state.open)
-        if current is not None and (journal.holds(tx, current) is not None or current.trigger == MANUAL):
-            raise _not_now(state, f"compaction {current.id} is open, and would be given up")
+            raise StaleHandle(f"session {session!r} is at segment {state.head}, not {expect_head}: look at it again")
+        may_adopt(journal, tx, state)
         made = adoptable(tx, session, window, covers)
-        return _open(journal, tx, state, made, origin=origin, said=said, actor=actor)
+        return opened(journal, tx, state, made, origin=origin, said=said, actor=actor)
 
-    return journal.backend.write(session, work)
+    return journal.backend.write(session, adopt_in)
 
 
-def _open(
+def may_adopt(journal: Journal, tx: Transaction, state: SessionState) -> None:
+    """Rejects where nothing may be compacted, or somebody works on a compaction that would be given up."""
+    may_compact(tx, state)
+    _check_owner(state.id, segment(tx, state.id, state.head))
+    current = None if state.open is None else tx.compaction(state.id, state.open)
+    if current is not None and (journal.holds(tx, current) is not None or current.trigger == MANUAL):
+        raise _not_now(state, f"compaction {current.id} is open, and would be given up")
+
+
+def opened(
     journal: Journal, tx: Transaction, state: SessionState, made: Adoption, *, origin: Origin, said: Quotes | None,
     actor: str | None,
 ) -> Segment:  # fmt: skip
+    """Opens the segment of an adoption."""
     head = segment(tx, state.id, state.head)
     text = made.item.text
     if text is not None and len(text.encode("utf-8", "surrogatepass")) > SUMMARY_LIMIT:
-        raise TooLarge(f"session {state.id!r}: the provider's summary is over the limit of 1 MiB; nothing was adopted")
-    records = {r.number: r for r in view.some(tx, state.id, made.window)}
+        raise MessageTooLarge(
+            f"session {state.id!r}: the provider's summary is over the limit of 1 MiB; nothing was adopted"
+        )
+    records = {r.number: r for r in lineage.some(tx, state.id, made.window)}
     whole = made.window[:-1] if made.item.rest is not None else made.window
-    hidden = view.joined(tx, state.id, view.hide(head.hidden, *((n, n) for n in whole)))
+    hidden = lineage.joined(tx, state.id, lineage.hide(head.hidden, *((n, n) for n in whole)))
     items = tuple((n, saves(records[n])) for n in made.window if n not in whole)
-    like = replace(head, hidden=hidden, adopted=view.united(head.adopted, items), item=None)
-    told: dict[str, Json] = {} if said is None else quotes.as_record(said)
+    like = replace(head, hidden=hidden, adopted=lineage.united(head.adopted, items), item=None)
+    told: dict[str, Json] = {} if said is None else quote_refs.as_record(said)
     if said is not None and (wrong := _misquoted(tx, state, said, made.cut, hidden)) is not None:
         raise OnefoldError(f"session {state.id!r}: {wrong}; nothing was adopted")
     if text is None:
-        body = boundary(like, state, source="provider", summary_of=head.summary, **told)
-        body["tokens_after"] = view.size(tx, state.id, like, state.last, told=view.told(tx, state.id, head))
+        body = segment_body(like, state, source="provider", summary_of=head.summary, **told)
+        body["tokens_after"] = lineage.context_tokens(
+            tx, state.id, like, state.last, told=lineage.summary_body(tx, state.id, head)
+        )
     else:
-        like = view.cut_at(like, made.cut, made.kept)
-        body = boundary(like, state, source="provider", summary=text, **told)
-        body["tokens_after"] = view.size(tx, state.id, like, state.last, told=body)
+        like = lineage.cut_at(like, made.cut, made.kept)
+        body = segment_body(like, state, source="provider", summary=text, **told)
+        body["tokens_after"] = lineage.context_tokens(tx, state.id, like, state.last, told=body)
     whose = {name: value for name, value in asdict(origin).items() if name != "edits" and value}
     body["adopts"] = {
         "window": list(made.window), "origin": whose, "covers": [list(r) for r in made.covers], "cut": made.cut,
@@ -272,9 +307,9 @@ def _open(
 
 
 def _misquoted(tx: Transaction, state: SessionState, said: Quotes, cut: int, hidden: Ranges) -> str | None:
-    numbers = [n for n in {q.number for q in said.stretches} if not view.is_hidden(hidden, n)]
-    records = view.some(tx, state.id, numbers)
-    return quotes.wrong(said, records, utterances(said.stretches, records), cut)
+    numbers = [n for n in {q.number for q in said.stretches} if not lineage.is_hidden(hidden, n)]
+    records = lineage.some(tx, state.id, numbers)
+    return quote_refs.wrong(said, records, utterances(said.stretches, records), cut)
 
 
 def saves(record: Record) -> int:
@@ -290,8 +325,8 @@ def windows(tx: Transaction, state: SessionState, gone: Ranges) -> list[int]:
     found: set[int] = set()
     for some in tx.segments(state.id):  # the oldest first: a later one may cover an earlier one's window
         adopted = of(tx.record(state.id, some.number)) if some.item == some.number else None
-        reach = view.hide(gone, *((n, n) for n in found))
-        if adopted is not None and any([*view.visible(_apart(adopted, some), a, b + 1)] for a, b in reach):
+        reach = lineage.hide(gone, *((n, n) for n in found))
+        if adopted is not None and any([*lineage.visible(_apart(adopted, some), a, b + 1)] for a, b in reach):
             found |= {n for n in adopted.window if n > state.forked_at}
     return sorted(found)
 
@@ -302,14 +337,22 @@ def tells_of(record: Record | None, some: Segment, gone: Ranges) -> bool:
     if adopted is None:
         return False
     own = any(a <= n <= b for a, b in gone for n in adopted.window)
-    return own or any([*view.visible(_apart(adopted, some), a, b + 1)] for a, b in gone)
+    return own or any([*lineage.visible(_apart(adopted, some), a, b + 1)] for a, b in gone)
 
 
 def _apart(adopted: Adopted, some: Segment) -> Ranges:
     """What an item does not cover: what was hidden then, what it left out, and all that came later."""
-    outside = tuple((a, b - 1) for a, b in view.visible(adopted.covers, 1, 1 << 62))
-    return view.hide(some.hidden, *outside)
+    outside = tuple((a, b - 1) for a, b in lineage.visible(adopted.covers, 1, 1 << 62))
+    return lineage.hide(some.hidden, *outside)
 
 
 def _not_now(state: SessionState, why: str) -> NotNow:
     return NotNow(f"session {state.id!r}: {why}; nothing was adopted", session=state.id)
+
+
+def _check_owner(session: str, head: Segment) -> None:
+    if head.keeper != "onefold":
+        raise OnefoldError(
+            f"session {session!r} is compacted by its agent, which keeps what its provider made; call "
+            "set_compaction_owner('onefold') first"
+        )

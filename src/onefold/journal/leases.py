@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TypeVar
 
-from onefold.journal.process import MACHINE, Machine, Whereabouts
-from onefold.journal.seam import Transaction
-from onefold.model import Compaction, Held, HolderId, Json, Lease, Record
+from onefold.journal.process_liveness import MACHINE, Machine, Whereabouts
+from onefold.model import ClaimDenied, Compaction, HolderId, Json, Lease, Record
+from onefold.storage.base import Transaction
 
 T = TypeVar("T")
 log = logging.getLogger("onefold.leases")
@@ -24,13 +24,13 @@ GLANCE = 0.25
 """Seconds after which whoever waits for a process of this machine looks again: its death writes nothing."""
 
 
-def patience(held: Held, now: float) -> float:
+def patience(held: ClaimDenied, now: float) -> float:
     """For how many seconds to wait at most, before what was held is worth asking for again."""
     left = max(0.0, (held.until or now) - now) + 0.001
     return min(left, GLANCE) if held.near else left
 
 
-class PatientLeases:
+class BestEffortLeases:
     """A store's leases, whatever state they are in."""
 
     def __init__(self, address: str, machine: Machine = MACHINE) -> None:
@@ -51,7 +51,7 @@ class PatientLeases:
         """Whether that process is one of this machine. It may have died since it was looked at a moment ago."""
         return self.whereabouts(process) != "elsewhere"
 
-    def held(self, tx: Transaction, current: Compaction) -> Held | None:
+    def held(self, tx: Transaction, current: Compaction) -> ClaimDenied | None:
         """Until when the newest attempt is left alone; None if it need not be."""
         if current.state != "running" or not current.alive(tx.now):
             return None
@@ -59,7 +59,7 @@ class PatientLeases:
         if lease is None or not lease.in_force(tx.now):
             return None
         where = self.whereabouts(current.process)
-        return None if where == "gone" else Held("held", lease.until, near=where == "here")
+        return None if where == "gone" else ClaimDenied("held", lease.until, near=where == "here")
 
     def over(self, tx: Transaction, current: Compaction) -> bool:
         """Whether the newest attempt certainly has nobody any more, or nobody who said so in time. Where no lease can

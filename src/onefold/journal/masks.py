@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from onefold.errors import Moved, NotNow, OnefoldError
-from onefold.journal import view
-from onefold.journal.contract import Journal, segment
-from onefold.journal.fold import boundary
-from onefold.journal.refusals import may_compact
-from onefold.journal.seam import Transaction
-from onefold.journal.view import Masks, known
+from onefold.errors import NotNow, OnefoldError, StaleHandle
+from onefold.journal import lineage
+from onefold.journal.checks import may_compact
+from onefold.journal.journal import Journal, segment
+from onefold.journal.lineage import Masks, get_session
 from onefold.messages.codecs import PLAIN, codec
-from onefold.messages.mask import masked
+from onefold.messages.result_mask import masked
 from onefold.model import MANUAL, MESSAGE, Ranges, Record, Segment, SessionState
+from onefold.storage.base import Transaction
+from onefold.storage.projection import segment_body
 
 NEWEST, LARGE = 10, 200
 """So many of the newest results are shown in any case, and those of fewer tokens."""
@@ -40,9 +40,9 @@ class Choice:
 def choose(tx: Transaction, session: str, *, newest: int = NEWEST, large: int = LARGE) -> Choice:
     """The results from the cut on that may be masked: large ones, not the newest, none that is pinned, and none of a
     group that is open. Writes nothing."""
-    state = known(tx, session)
+    state = get_session(tx, session)
     head = segment(tx, session, state.head)
-    tools = view.headers(tx, session, head.cut, state.last + 1, head.hidden, tools_only=True)
+    tools = lineage.headers(tx, session, head.cut, state.last + 1, head.hidden, tools_only=True)
     results = [h for h in tools if h.header.closes]
     old = results[: max(0, len(results) - newest)]
     wanted = [h.number for h in old if h.header.tokens >= large]
@@ -61,10 +61,10 @@ def mask(
     context is full.
     """
 
-    def work(tx: Transaction) -> Segment:
-        state = known(tx, session)
+    def mask_in(tx: Transaction) -> Segment:
+        state = get_session(tx, session)
         if state.head != expect_head:
-            raise Moved(f"session {session!r} is at segment {state.head}, not {expect_head}: look at it again")
+            raise StaleHandle(f"session {session!r} is at segment {state.head}, not {expect_head}: look at it again")
         may_compact(tx, state)
         head = segment(tx, session, state.head)
         if head.keeper != "onefold":
@@ -77,16 +77,17 @@ def mask(
             raise OnefoldError(f"session {session!r}: none of these can be masked, so nothing was written")
         return _open(journal, tx, state, made, actor=actor)
 
-    return journal.backend.write(session, work)
+    return journal.backend.write(session, mask_in)
 
 
 def _open(journal: Journal, tx: Transaction, state: SessionState, made: Masks, *, actor: str | None) -> Segment:
     head = segment(tx, state.id, state.head)
-    like = replace(head, masked=view.united(head.masked, made))
-    body = boundary(
+    like = replace(head, masked=lineage.united(head.masked, made))
+    told = lineage.summary_body(tx, state.id, head)
+    body = segment_body(
         like, state, source="masked", summary_of=head.summary, origin=head.origin or head.number,
         masks=[n for n, _ in made],
-        tokens_after=view.size(tx, state.id, like, state.last, told=view.told(tx, state.id, head)),
+        tokens_after=lineage.context_tokens(tx, state.id, like, state.last, told=told),
     )  # fmt: skip
     state = journal.open_segment(tx, state, body, actor)
     tx.put_session(state)
@@ -103,7 +104,7 @@ def _may(journal: Journal, tx: Transaction, state: SessionState, head: Segment, 
                 "or cancel it first",
                 session=state.id,
             )
-    if not by_hand and not full and view.origin(tx, state.id, head).source == "restored":
+    if not by_hand and not full and lineage.origin(tx, state.id, head).source == "restored":
         raise NotNow(
             f"session {state.id!r}: somebody went back in it; nothing is masked until the context is full, or a person "
             "asks",
@@ -113,16 +114,16 @@ def _may(journal: Journal, tx: Transaction, state: SessionState, head: Segment, 
 
 def _masks(tx: Transaction, state: SessionState, head: Segment, wanted: Collection[int]) -> Masks:
     """Those of these records that may be masked, each with the tokens that saves."""
-    stands = view.standing(tx, state.id, state.last + 1, head.hidden)
-    waiting = view.open_groups(tx, state.id, state.last + 1, head.hidden, head)
+    stands = lineage.load_pins_and_notes(tx, state.id, state.last + 1, head.hidden)
+    waiting = lineage.open_groups(tx, state.id, state.last + 1, head.hidden, head)
     stays = {*stands.pinned, *(n for members in waiting for n in members), *(n for n, _ in head.masked)}
     numbers = [n for n in wanted if n not in stays and _in_view(head.hidden, head.cut, n)]
-    made = ((r.number, saves(r)) for r in view.some(tx, state.id, numbers) if r.kind == MESSAGE)
+    made = ((r.number, saves(r)) for r in lineage.some(tx, state.id, numbers) if r.kind == MESSAGE)
     return tuple((number, tokens) for number, tokens in made if tokens > 0)
 
 
 def _in_view(hidden: Ranges, cut: int, number: int) -> bool:
-    return number >= cut and not view.is_hidden(hidden, number)
+    return number >= cut and not lineage.is_hidden(hidden, number)
 
 
 def saves(record: Record) -> int:

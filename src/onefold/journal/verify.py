@@ -1,4 +1,4 @@
-"""Comparing what is derived with what the journal says, row by row and by identity, and mending it."""
+"""Compares derived data with the journal, row by row and by identity, and repairs it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import partial
 from typing import TypeVar
 
 from onefold.errors import StoreDamaged, StoreError
-from onefold.journal import fold
-from onefold.journal.rows import DictRows
-from onefold.journal.seam import Backend, Derived, Taken, Transaction
-from onefold.journal.walk import walk
+from onefold.journal.session_scan import scan_sessions
 from onefold.messages import encode
 from onefold.model import FORK, HEALED, Finding, Ids, Record, Report
+from onefold.storage import projection
+from onefold.storage.base import Backend, ProjectionSnapshot, Transaction, UniqueViolation
+from onefold.storage.memory_projection import DictProjection
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -25,11 +25,11 @@ _SHOWN = 200
 def verify(
     backend: Backend, ids: Ids, *, fix: bool = False, progress: Callable[[str, int], None] | None = None
 ) -> Report:
-    """Examines the whole store; with `fix`, mends what the journal can mend, each session in one transaction."""
+    """Examines the whole store; with `fix`, repairs what the journal can repair, each session in one transaction."""
     findings = [Finding(None, "store", found, expected, mended) for found, expected, mended in backend.examine(fix)]
     sessions = records = 0
     try:
-        for session, _ in walk(backend):
+        for session, _ in scan_sessions(backend):
             seen, found = backend.read(partial(_audited, session))
             if not seen and not found:
                 continue  # deleted since the walk came by
@@ -47,9 +47,9 @@ def verify(
     return Report(sessions, records, tuple(findings))
 
 
-def heal(tx: Transaction, session: str, ids: Ids) -> list[Finding]:
-    """Folds the journal anew, replaces the rows that disagree, and says so in the journal. All in one transaction."""
-    _, found, folded = audit(tx, session)
+def repair(tx: Transaction, session: str, ids: Ids) -> list[Finding]:
+    """Folds the journal again, replaces the rows that disagree, and says so in the journal. All in one transaction."""
+    _, found, folded = check(tx, session)
     if any(f.fatal for f in found):
         raise StoreDamaged(f"session {session!r}: {found[0].what}: {found[0].found}; restore it from a backup")
     if not found or folded.state is None:
@@ -57,22 +57,22 @@ def heal(tx: Transaction, session: str, ids: Ids) -> list[Finding]:
     mended = [replace(f, mended=True) for f in found]
     body = {"findings": [{"what": f.what, "found": f.found, "expected": f.expected} for f in mended]}
     record = Record(folded.state.last + 1, ids(), HEALED, tx.now, body)
-    folded.state = fold.apply(DictRows(folded), folded.state, record)
+    folded.state = projection.apply(DictProjection(folded), folded.state, record)
     try:
         tx.replace(session, folded)
-    except Taken as error:
+    except UniqueViolation as error:
         raise StoreDamaged(
-            f"session {session!r} cannot be mended by itself: {error}, and its own journal says that it is known by "
+            f"session {session!r} cannot be repaired by itself: {error}, and its own journal says that it is known by "
             "that id too. Delete or rename the other session, or restore a backup"
         ) from error
     tx.add(session, record, encode(body))
     return mended
 
 
-def audit(tx: Transaction, session: str) -> tuple[int, list[Finding], Derived]:
+def check(tx: Transaction, session: str) -> tuple[int, list[Finding], ProjectionSnapshot]:
     """How many records there are, what disagrees with them, and the rows as they should be. Of a session that was
     deleted, nothing."""
-    rows = DictRows()
+    rows = DictProjection()
     state = None
     seen = number = 0
     while page := _page(tx, session, number + 1):
@@ -84,9 +84,9 @@ def audit(tx: Transaction, session: str) -> tuple[int, list[Finding], Derived]:
             if record.number != number + 1:
                 return seen, [_gap(session, number, record.number)], rows.derived
             number, seen = record.number, seen + 1
-            state = state or fold.newborn(session, record.at)
+            state = state or projection.initial_state(session, record.at)
             try:
-                state = fold.apply(rows, state, record)
+                state = projection.apply(rows, state, record)
             except (KeyError, TypeError, AttributeError, StoreDamaged) as error:
                 return seen, [_unreadable(session, record, error)], rows.derived
         rows.undo.clear()
@@ -95,10 +95,10 @@ def audit(tx: Transaction, session: str) -> tuple[int, list[Finding], Derived]:
         return seen, [_gap(session, number, last)], rows.derived
     stands = tx.derived(session)
     if state is None:
-        if stands == Derived() and tx.deleted(session) == session:
-            return 0, [], Derived()
+        if stands == ProjectionSnapshot() and tx.deleted(session) == session:
+            return 0, [], ProjectionSnapshot()
         what = "derived rows without a single record"
-        return 0, [Finding(session, "journal", what, "records", fatal=True)], Derived()
+        return 0, [Finding(session, "journal", what, "records", fatal=True)], ProjectionSnapshot()
     return seen, _differences(session, stands, rows.derived), rows.derived
 
 
@@ -110,15 +110,15 @@ def _page(tx: Transaction, session: str, start: int) -> list[Record] | Finding:
 
 
 def _audited(session: str, tx: Transaction) -> tuple[int, list[Finding]]:
-    seen, found, _ = audit(tx, session)
+    seen, found, _ = check(tx, session)
     return seen, found
 
 
 def _healed(session: str, ids: Ids, tx: Transaction) -> list[Finding]:
-    return heal(tx, session, ids)
+    return repair(tx, session, ids)
 
 
-def _differences(session: str, stands: Derived, should: Derived) -> list[Finding]:
+def _differences(session: str, stands: ProjectionSnapshot, should: ProjectionSnapshot) -> list[Finding]:
     found: list[Finding] = []
     if stands.state != should.state:
         found.append(Finding(session, "session", _brief(stands.state), _brief(should.state)))

@@ -1,6 +1,17 @@
 """How messages are stored and understood: exact JSON, and one codec per format."""
 
-from onefold.messages.codecs import FORMATS, Codec, codec, convert, draft, plain_draft, recognise
-from onefold.messages.exact import decode, digest, encode
+from onefold.messages.codecs import FORMATS, Codec, codec, convert, detect_format, draft, plain_draft
+from onefold.messages.lossless_json import decode, digest, encode
 
-__all__ = ["FORMATS", "Codec", "codec", "convert", "decode", "digest", "draft", "encode", "plain_draft", "recognise"]
+__all__ = [
+    "FORMATS",
+    "Codec",
+    "codec",
+    "convert",
+    "decode",
+    "detect_format",
+    "digest",
+    "draft",
+    "encode",
+    "plain_draft",
+]

@@ -9,7 +9,7 @@ from itertools import groupby
 import orjson
 
 from onefold.errors import InvalidMessage
-from onefold.messages import (
+from onefold.messages.formats import (
     acp,
     anthropic,
     claude_code,
@@ -18,14 +18,22 @@ from onefold.messages import (
     langchain,
     openai_chat,
     openai_responses,
-    plain,
     pydantic_ai,
+    raw_json,
 )
-from onefold.messages.calls import CallIds, Shape, any_id, short_id, word_id
-from onefold.messages.exact import encode
-from onefold.messages.openai_chat import SPEAKERS
-from onefold.messages.programs import by_program
-from onefold.messages.said import ANSWERS, Call, Result, Said, estimate, in_turn, plain_header
+from onefold.messages.formats.openai_chat import SPEAKERS
+from onefold.messages.lossless_json import encode
+from onefold.messages.parts import (
+    ANSWERS,
+    ParsedMessage,
+    ToolCall,
+    ToolResult,
+    estimate,
+    merge_into_turns,
+    plain_header,
+)
+from onefold.messages.program_messages import by_program
+from onefold.messages.tool_call_ids import CallIds, Shape, any_id, short_id, word_id
 from onefold.model import MESSAGE, PROGRAM, Draft, Header, Ids, Json
 
 OPENAI_CHAT = "openai-chat"
@@ -40,9 +48,9 @@ class Codec:
     """What the engine asks of a format."""
 
     name: str
-    parse: Callable[[Json], Said]
+    parse: Callable[[Json], ParsedMessage]
     """What a body says. Raises `InvalidMessage` for one that is not of this format."""
-    write: Callable[[Sequence[Said]], list[Json]]
+    write: Callable[[Sequence[ParsedMessage]], list[Json]]
     """Messages of this format that say the same."""
     quick: Callable[[Json], Header | None] = lambda _: None
     """The header, where it can be told without taking the message apart."""
@@ -57,7 +65,7 @@ class Codec:
     """What the ids of calls look like, where the provider asks for more than a string."""
     renamed: Callable[[Json, dict[str, str], dict[str, str]], Json] | None = None
     """A message with other ids for its calls and results, where the provider wants no two calls of one id."""
-    results: Callable[[Json, Sequence[Result]], list[Json]] | None = None
+    results: Callable[[Json, Sequence[ToolResult]], list[Json]] | None = None
     """Results of a message's own calls, where they are not written like those of another format's."""
     unthought: Callable[[Json], Json | None] = lambda body: body
     """A message without what the model thought, signatures included; None if that is all there is in it. One that has
@@ -71,9 +79,9 @@ class Codec:
         """Role, tool calls and size."""
         return self.quick(body) or self.parse(body).header()
 
-    def answer(self, call: Json, results: Sequence[Result]) -> list[Json]:
+    def answer(self, call: Json, results: Sequence[ToolResult]) -> list[Json]:
         """Messages that answer the calls of another one."""
-        return self.results(call, results) if self.results else self.write([Said("tool", tuple(results))])
+        return self.results(call, results) if self.results else self.write([ParsedMessage("tool", tuple(results))])
 
     def text(self, body: Json) -> str:
         """What a person would read in it."""
@@ -174,7 +182,7 @@ FORMATS: dict[str, Codec] = {
             unthought=openai_chat.unthought,
             masked=openai_chat.masked,
         ),
-        Codec(PLAIN, plain.parse, plain.write),
+        Codec(PLAIN, raw_json.parse, raw_json.write),
     )
 }
 """In the order in which a message is tried for their marks: those that are surest first."""
@@ -188,7 +196,7 @@ def codec(format: str) -> Codec:
         raise InvalidMessage(f"no message format {format!r}; there are: {known}") from None
 
 
-def recognise(body: Json) -> str:
+def detect_format(body: Json) -> str:
     """The format of a message that came without one, by what only that format has."""
     if not isinstance(body, dict):
         return PLAIN
@@ -210,29 +218,29 @@ def convert(messages: Iterable[tuple[str, Json]], format: str) -> list[Json]:
         if there:
             written += [_given(to, one, ids) for _, one in some]
         else:
-            answers = ids.of(in_turn(one for _, one in some))
+            answers = ids.of(merge_into_turns(one for _, one in some))
             for taken, alike in groupby(answers, key=lambda s: s.source is not None and to.takes(s.source)):
                 run = [*alike]
                 written += [s.source for s in run] if taken else to.write(run)
     return to.join(written)
 
 
-def _told(name: str, body: Json) -> Said:
+def _told(name: str, body: Json) -> ParsedMessage:
     said = codec(name).parse(body)
-    return Said(said.role, said.parts, body)
+    return ParsedMessage(said.role, said.parts, body)
 
 
-def _in_time(told: list[tuple[bool, Said]]) -> Iterable[tuple[bool, Said]]:
+def _in_time(told: list[tuple[bool, ParsedMessage]]) -> Iterable[tuple[bool, ParsedMessage]]:
     """The same, where messages that stay as they are stand among others: one of those others that has calls and their
     results in one, as a provider runs them, is told when what was called before it is answered."""
     if len({stays for stays, _ in told}) < 2:
         yield from told
         return
     waiting: set[str] = set()
-    held: list[tuple[bool, Said]] = []
+    held: list[tuple[bool, ParsedMessage]] = []
     for stays, one in told:
-        made = {p.id for p in one.parts if isinstance(p, Call)}
-        over = {p.id for p in one.parts if isinstance(p, Result)}
+        made = {p.id for p in one.parts if isinstance(p, ToolCall)}
+        over = {p.id for p in one.parts if isinstance(p, ToolResult)}
         if waiting and made and made <= over and not stays and one.role in ANSWERS:
             held.append((stays, one))
             continue
@@ -244,14 +252,14 @@ def _in_time(told: list[tuple[bool, Said]]) -> Iterable[tuple[bool, Said]]:
     yield from held
 
 
-def _given(to: Codec, one: Said, ids: CallIds) -> Json:
+def _given(to: Codec, one: ParsedMessage, ids: CallIds) -> Json:
     calls, results = ids.given(one, stays=to.renamed is None)
     return to.renamed(one.source, calls, results) if to.renamed is not None and (calls or results) else one.source
 
 
-def no_results(format: str, call: Json, ids: Iterable[str], why: str) -> list[Json]:
+def placeholder_results(format: str, call: Json, ids: Iterable[str], why: str) -> list[Json]:
     """Results for the calls of a message that will get none, in its format: no provider takes a call without one."""
-    never = tuple(Result(id, f"(no result: {why})", failed=True) for id in ids)
+    never = tuple(ToolResult(id, f"(no result: {why})", failed=True) for id in ids)
     return codec(format).answer(call, never)
 
 
@@ -271,7 +279,7 @@ def draft(
     header = openai_chat.quick(body) if format in (None, OPENAI_CHAT) else None  # as most are: plain words of somebody
     if header is not None and not program:  # and without the call that a named tuple's constructor is
         return tuple.__new__(Draft, (ids(), kind, body, data, OPENAI_CHAT, header, key, turn, actor))
-    name = format or recognise(body)
+    name = format or detect_format(body)
     header = codec(name).header(body)
     if header.role == "user" and (program or by_program(name, body)):
         header = replace(header, role=PROGRAM)
@@ -304,9 +312,9 @@ __all__ = [
     "Codec",
     "codec",
     "convert",
+    "detect_format",
     "draft",
     "estimate",
-    "no_results",
+    "placeholder_results",
     "plain_draft",
-    "recognise",
 ]

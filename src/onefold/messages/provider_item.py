@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onefold.messages.codecs import PLAIN
-from onefold.messages.said import objects
+from onefold.messages.parts import objects
 from onefold.model import Json
 
 _TYPES = frozenset({"compaction", "compaction_summary"})

@@ -1,7 +1,7 @@
 """Quotes as a reader sees them: stretches of messages, put together again from the messages themselves.
 
 A quote names a record, a place in its stored body, and code points of the string that stands there. Nothing of the text
-is kept beside it, so what is erased is gone from every quote as well.
+is kept next to it, so what is erased is gone from every quote as well.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from onefold.messages.groups import LEADING
-from onefold.messages.said import ANSWERS
-from onefold.messages.words import resolve
+from onefold.messages.parts import ANSWERS
+from onefold.messages.speaker_text import resolve
+from onefold.messages.tool_groups import LEADING
 from onefold.model import Gap, Label, Quote, Record
 
 KINDS = ("rule", "limit", "preference", "decision", "goal", "open", "next", "effect", "identifier")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 LONGEST = 400
 """A piece has at most that many bytes: what has no punctuation is taken apart between words."""
 SHORTEST = 24
-"""Bytes below which a sentence is no piece of its own: "No." belongs to what stands beside it in its line."""
+"""Bytes below which a sentence is not a piece of its own: "No." belongs to what stands next to it in its line."""
 
 
 class Piece(NamedTuple):

@@ -1,11 +1,11 @@
 """Recall: finding what was said before, whatever was compacted since, and reading it again.
 
-It reads the journal and writes nothing to it. The index is a file of its own beside the store.
+It reads the journal and writes nothing to it. The index is a sidecar file of the store.
 """
 
-from onefold.recall.finding import Recall, search
-from onefold.recall.follower import Follower
-from onefold.recall.hits import Found, Hit
-from onefold.recall.tools import Tools
+from onefold.recall.agent_tools import RecallTools
+from onefold.recall.background_indexer import BackgroundIndexer
+from onefold.recall.hits import Hit, SearchResult
+from onefold.recall.search_engine import Recall, search
 
-__all__ = ["Follower", "Found", "Hit", "Recall", "Tools", "search"]
+__all__ = ["BackgroundIndexer", "Hit", "Recall", "RecallTools", "SearchResult", "search"]

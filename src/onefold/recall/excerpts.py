@@ -1,4 +1,4 @@
-"""The piece of a text that shows why it was found, with the places to mark."""
+"""The piece of a text that shows why it was found, with the positions to highlight."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from onefold.model import Ranges
 from onefold.recall.query import Query
-from onefold.recall.words import placed
+from onefold.recall.tokenizer import placed
 
 WIDTH = 200
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from onefold.journal import front, view
-from onefold.journal.front import Front
-from onefold.journal.seam import Transaction
+from onefold.journal import context_prefix, lineage
+from onefold.journal.context_prefix import Front
 from onefold.model import INPUT_QUEUED, MESSAGE, NOTE, SEGMENT_OPENED, Ranges, Record, Segment
-from onefold.recall.content import role, searched
 from onefold.recall.excerpts import excerpt
 from onefold.recall.query import Query
+from onefold.recall.searchable_text import role, searched
+from onefold.storage.base import Transaction
 
 Place: TypeAlias = Literal["context", "masked", "past", "undone", "waiting"]
 """In the present context; there as one line; only in the journal, since it was compacted away or replaced; taken back;
@@ -47,7 +47,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """What a search found, and what it could not look at."""
 
     hits: tuple[Hit, ...]
@@ -65,7 +65,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SearchRequest:
     """What is looked for, and where."""
 
     query: Query
@@ -74,13 +74,13 @@ class Ask:
     undone: bool
     """Whether what was taken back counts."""
 
-    def loosened(self) -> Ask | None:
+    def loosened(self) -> SearchRequest | None:
         loose = self.query.loosened()
         return None if loose is None else replace(self, query=loose)
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class SessionSight:
     """A session as it is seen now: whose records belong to it, and which of them its context shows."""
 
     owners: dict[str, tuple[int, int]]
@@ -94,7 +94,7 @@ class Sight:
 
     def place(self, record: Record) -> Place:
         number, head = record.number, self.head
-        if record.kind in (MESSAGE, NOTE) and view.is_hidden(head.hidden, number):
+        if record.kind in (MESSAGE, NOTE) and lineage.is_hidden(head.hidden, number):
             return "undone"
         shown = False
         if record.kind == MESSAGE and number in self.masked:
@@ -111,23 +111,23 @@ class Sight:
         return "context" if shown else "past"
 
 
-def sight(tx: Transaction, session: str) -> Sight:
-    state = view.known(tx, session)
-    head = view.segment(tx, session, state.head)
+def session_sight(tx: Transaction, session: str) -> SessionSight:
+    state = lineage.get_session(tx, session)
+    head = lineage.segment(tx, session, state.head)
     if head is None:
         raise AssertionError(f"session {session!r} has no segment {state.head}")  # `verify` says more
-    owners = {owner: (first, stop) for owner, first, stop in view.parts(tx, session, 1, state.last + 1)}
-    return Sight(owners, head, front.of(tx, session, head, state.last + 1))
+    owners = {owner: (first, stop) for owner, first, stop in lineage.record_ranges(tx, session, 1, state.last + 1)}
+    return SessionSight(owners, head, context_prefix.of(tx, session, head, state.last + 1))
 
 
-class Judge:
-    """Looks candidates up in the journal, in one transaction: what is erased, or does not match, is no hit."""
+class HitReader:
+    """Looks candidates up in the journal, in one transaction: what is erased, or does not match, is not a hit."""
 
-    def __init__(self, tx: Transaction, ask: Ask) -> None:
+    def __init__(self, tx: Transaction, ask: SearchRequest) -> None:
         self._tx = tx
         self._ask = ask
         self._query = ask.query
-        self._sights: dict[str, Sight] = {}
+        self._sights: dict[str, SessionSight] = {}
 
     def hits(self, candidates: Iterable[tuple[str, int]]) -> Iterator[Hit]:
         for owner, number in candidates:
@@ -147,7 +147,7 @@ class Judge:
         piece, marks = excerpt(text, self._query)
         return Hit(owner, record.number, record.kind, role(record), record.at, place, piece, marks, self._query.some)
 
-    def _seen(self, session: str) -> Sight:
+    def _seen(self, session: str) -> SessionSight:
         if session not in self._sights:
-            self._sights[session] = sight(self._tx, session)
+            self._sights[session] = session_sight(self._tx, session)
         return self._sights[session]

@@ -1,6 +1,6 @@
-"""The index of words: a SQLite file of its own beside the store, or memory for a store in memory.
+"""The index of words: a sidecar SQLite file of the store, or memory for a store in memory.
 
-It holds nothing that the journal does not, so whatever is wrong with it, it is made anew: another incarnation of the
+It holds nothing that the journal does not, so whatever is wrong with it, it is rebuilt: another incarnation of the
 store, another version of this program, damage. Nobody who writes to the journal ever opens it. Connections are made for
 each use and closed after it, so that threads and forks of a process share none.
 """
@@ -8,20 +8,19 @@ each use and closed after it, so that threads and forks of a process share none.
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from onefold.errors import StoreError
-from onefold.journal.permissions import make_beside
 from onefold.recall.query import Query
+from onefold.storage import sql_files
+from onefold.storage.permissions import make_beside
 
 APPLICATION = 0x1F01D5E
 SCHEMA = 1
@@ -33,12 +32,12 @@ _TAKEN_OUT = "taken out"
 _WIPED = "wiped"
 
 
-class Unusable(StoreError):
+class IndexUnavailable(StoreError):
     """The index cannot be used now: somebody is in the way, or it cannot be written. The journal can still be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class IndexedUpTo:
     """How far a session has been read."""
 
     id: str
@@ -54,12 +53,10 @@ class Mark:
 @cache
 def queries() -> dict[str, str]:
     """The statements of `queries.sql` by name."""
-    text = resources.files(__package__).joinpath("queries.sql").read_text()
-    found = re.findall(r"^-- (\w+): [^\n]*\n(.*?;)\n", text + "\n", flags=re.MULTILINE | re.DOTALL)
-    return {name: statement.rstrip(";") for name, statement in found}
+    return sql_files.statements(__package__, "queries.sql")
 
 
-class Entries:
+class IndexRows:
     """The rows of the index, on one connection."""
 
     def __init__(self, connection: apsw.Connection) -> None:
@@ -75,18 +72,18 @@ class Entries:
     def put_fact(self, name: str, value: str) -> None:
         self._run("put_fact", name, value)
 
-    def marks(self) -> dict[str, Mark]:
-        return {row[0]: Mark(*row) for row in self._run("marks")}
+    def marks(self) -> dict[str, IndexedUpTo]:
+        return {row[0]: IndexedUpTo(*row) for row in self._run("marks")}
 
-    def mark(self, session: str) -> Mark | None:
+    def mark(self, session: str) -> IndexedUpTo | None:
         found = self._run("mark", session)
-        return Mark(*found[0]) if found else None
+        return IndexedUpTo(*found[0]) if found else None
 
-    def put_mark(self, session: str, upto: int, last_id: str) -> Mark:
+    def put_mark(self, session: str, upto: int, last_id: str) -> IndexedUpTo:
         self._run("put_mark", session, upto, last_id)
-        return Mark(*self._run("mark", session)[0])
+        return IndexedUpTo(*self._run("mark", session)[0])
 
-    def add(self, mark: Mark, said: Mapping[int, tuple[float, str]]) -> None:
+    def add(self, mark: IndexedUpTo, said: Mapping[int, tuple[float, str]]) -> None:
         """Records by number, each with its time and its text.
 
         All rows first, then all words: FTS5 writes out what it has gathered whenever another statement begins.
@@ -97,7 +94,7 @@ class Entries:
         self._connection.executemany(queries()["put_record"], rows)
         self._connection.executemany(queries()["put_words"], texts)
 
-    def drop(self, mark: Mark, number: int) -> bool:
+    def drop(self, mark: IndexedUpTo, number: int) -> bool:
         """Takes one record out; False if it was not there."""
         found = self._run("record", mark.number, number)
         for (id,) in found:
@@ -105,7 +102,7 @@ class Entries:
             self._run("drop_record", id)
         return bool(found)
 
-    def drop_session(self, mark: Mark) -> None:
+    def drop_session(self, mark: IndexedUpTo) -> None:
         self._run("drop_session_words", mark.number)
         self._run("drop_session_records", mark.number)
         self._run("drop_mark", mark.number)
@@ -138,13 +135,13 @@ class Index:
         """For memory: one thread at a time."""
 
     @contextlib.contextmanager
-    def open(self, patience: float = 0.0) -> Iterator[Entries]:
-        """The index for reading, made anew first if it has to be. Waits so many seconds for others."""
+    def open(self, patience: float = 0.0) -> Iterator[IndexRows]:
+        """The index for reading, rebuilt first if it has to be. Waits so many seconds for others."""
         with self._translated(), self._connected(patience) as connection:
-            yield Entries(connection)
+            yield IndexRows(connection)
 
     @contextlib.contextmanager
-    def writing(self, patience: float = 0.0) -> Iterator[Entries | None]:
+    def writing(self, patience: float = 0.0) -> Iterator[IndexRows | None]:
         """One transaction. None if another one is under way and does not end in time."""
         with self._translated(), self._connected(patience) as connection:
             try:
@@ -153,7 +150,7 @@ class Index:
                 yield None
                 return
             try:
-                yield Entries(connection)
+                yield IndexRows(connection)
                 connection.execute("commit")
             finally:
                 if connection.in_transaction:
@@ -176,7 +173,7 @@ class Index:
         something is left."""
         try:
             with self._translated(), self._connected(WIPE_PATIENCE) as connection:
-                entries = Entries(connection)
+                entries = IndexRows(connection)
                 if (newest := entries.has_to_wipe()) is None:
                     return True
                 if not whole and int(str(connection.pragma("page_count"))) > WIPE_PAGES:
@@ -187,7 +184,7 @@ class Index:
                     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
                 entries.wiped(newest)
                 return True
-        except Unusable:
+        except IndexUnavailable:
             return False
 
     # ------------------------------------------------------------------ connections
@@ -205,7 +202,7 @@ class Index:
         try:
             yield connection
         except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError):
-            self._reset(connection)  # found in the middle of the work: this use fails, the next one begins anew
+            self._reset(connection)  # found in the middle of the work: this use fails, the next one starts again
             raise
         finally:
             connection.close()
@@ -240,12 +237,12 @@ class Index:
         if connection.pragma("application_id") != APPLICATION or connection.pragma("user_version") != SCHEMA:
             return False
         try:
-            return Entries(connection).fact("incarnation") == self._incarnation
+            return IndexRows(connection).fact("incarnation") == self._incarnation
         except apsw.SQLError:  # a table is gone
             return False
 
     def _make(self, connection: apsw.Connection) -> None:
-        """Makes it anew, in one transaction; if somebody else was first, that is it."""
+        """Rebuilds it, in one transaction; if somebody else was first, that is it."""
         self._check_ours(connection)
         if self.path is not None:
             with contextlib.suppress(apsw.BusyError):  # somebody else is at it
@@ -256,8 +253,8 @@ class Index:
             if not self._fits(connection):
                 for (table,) in connection.execute(queries()["tables"]).fetchall():
                     connection.execute(f'drop table "{table}"')
-                connection.execute(resources.files(__package__).joinpath("schema.sql").read_text())
-                Entries(connection).put_fact("incarnation", self._incarnation)
+                connection.execute(sql_files.read(__package__, "schema.sql"))
+                IndexRows(connection).put_fact("incarnation", self._incarnation)
                 connection.pragma("application_id", APPLICATION)
                 connection.pragma("user_version", SCHEMA)
             connection.execute("commit")
@@ -268,7 +265,7 @@ class Index:
     def _check_ours(self, connection: apsw.Connection) -> None:
         mark = connection.pragma("application_id")
         if mark != APPLICATION and (mark != 0 or connection.execute(queries()["tables"]).fetchall()):
-            raise Unusable(f"{self.path} is another program's database; move it away, the index is to be there")
+            raise IndexUnavailable(f"{self.path} is another program's database; move it away, the index is to be there")
 
     def _reset(self, connection: apsw.Connection) -> None:
         """Empties the file, however damaged, under SQLite's own locks: others that have it open see it empty."""
@@ -285,4 +282,6 @@ class Index:
         try:
             yield
         except apsw.Error as error:
-            raise Unusable(f"the index {self.path} cannot be used now ({type(error).__name__}: {error})") from error
+            raise IndexUnavailable(
+                f"the index {self.path} cannot be used now ({type(error).__name__}: {error})"
+            ) from error

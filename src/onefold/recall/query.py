@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from onefold.recall.words import folded, words
+from onefold.recall.tokenizer import folded, words
 
 _LONGEST = 4000
 _PHRASES = 64
@@ -61,7 +61,7 @@ class Query:
         return bool(self.wanted)
 
     def loosened(self) -> Query | None:
-        """The same with any of its words instead of all; None if that is no other question."""
+        """The same with any of its words instead of all; None if that is the same question."""
         return replace(self, some=True) if len(self.wanted) > 1 and not self.some else None
 
     def for_index(self, scopes: Iterable[str] = ()) -> str:

@@ -1,4 +1,4 @@
-"""The server put together: the guard around everything, the API, the live events, the page."""
+"""Assembles the server: the guard around everything, the API, the live events, the page."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from fastapi.openapi.utils import get_openapi
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from onefold.agents.hosting import Host
-from onefold.server import acting, drafts, metrics, reading, rooms
-from onefold.server.acting import Compacting
-from onefold.server.drafts import Drafts
-from onefold.server.errors import error_schema, install
-from onefold.server.guard import SCOPE_OF, Guard
-from onefold.server.live import Hub
+from onefold.acp.host import RoomHost
+from onefold.server.error_responses import error_schema, install
+from onefold.server.events.hub import Hub
+from onefold.server.routes import drafts, health, read, rooms, write
+from onefold.server.routes.drafts import Drafts
+from onefold.server.routes.write import RequestedCompactions
+from onefold.server.security.guard import SCOPE_OF, Guard
+from onefold.server.security.tokens import Tokens
 from onefold.server.settings import Settings
-from onefold.server.snapshot import Desk, known, snapshot
+from onefold.server.snapshot import AppState, known, snapshot
 from onefold.server.static import FILES, page
-from onefold.server.tokens import Tokens
 from onefold.store import Store
 
 log = logging.getLogger("onefold.server")
@@ -38,26 +38,26 @@ _ABOUT = (
 
 
 def create_app(
-    store: Store, settings: Settings, tokens: Tokens, hub: Hub | None = None, host: Host | None = None
+    store: Store, settings: Settings, tokens: Tokens, hub: Hub | None = None, host: RoomHost | None = None
 ) -> ASGIApp:
     """The ASGI app on one open store. It begins and ends the hub, and the agents' host if there is one; closing the
     store is its opener's."""
     return Guard(api(store, settings, hub or Hub(store, settings), host), settings, tokens)
 
 
-def api(store: Store, settings: Settings, hub: Hub, host: Host | None = None) -> FastAPI:
+def api(store: Store, settings: Settings, hub: Hub, host: RoomHost | None = None) -> FastAPI:
     """What is inside the guard."""
-    desk = Desk(store, settings, hub, host)
-    compacting, made = Compacting(desk), Drafts(desk)
+    app_state = AppState(store, settings, hub, host)
+    compacting, made = RequestedCompactions(app_state), Drafts(app_state)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         hub.start()
         if host is not None:
-            host.snapshots, host.changed = partial(_described_to_clients, desk), hub.room_changed
+            host.snapshots, host.changed = partial(_described_to_clients, app_state), hub.room_changed
             host.start()
         ends = threading.Event()
-        warming = asyncio.create_task(run_in_threadpool(desk.warm, ends))
+        warming = asyncio.create_task(run_in_threadpool(app_state.warm, ends))
         yield
         ends.set()
         for error in await asyncio.gather(warming, return_exceptions=True):
@@ -78,28 +78,28 @@ def api(store: Store, settings: Settings, hub: Hub, host: Host | None = None) ->
         redirect_slashes=False,
         lifespan=life,
     )
-    app.state.desk, app.state.compacting, app.state.drafts = desk, compacting, made
+    app.state.app_state, app.state.compacting, app.state.drafts = app_state, compacting, made
     install(app)
     app.router.routes += [
-        *reading.router.routes,
-        *acting.router.routes,
+        *read.router.routes,
+        *write.router.routes,
         *drafts.router.routes,
         *rooms.router.routes,
-    ]  # as they are: an inclusion makes them anew
-    app.router.routes += [*hub.routes(), *metrics.routes(hub), *rooms.routes(host)]
+    ]  # as they are: including them would rebuild them
+    app.router.routes += [*hub.routes(), *health.routes(hub), *rooms.routes(host)]
     app.router.routes += [Route(path, page, include_in_schema=False) for path in FILES]
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
     return app
 
 
-def _described_to_clients(desk: Desk, session: str) -> dict[str, Any]:
+def _described_to_clients(app_state: AppState, session: str) -> dict[str, Any]:
     """A session as those are told who attach to its room."""
-    found = desk.store.journal.backend.read(lambda tx: snapshot(desk, tx, known(tx, session)))
+    found = app_state.store.journal.backend.read(lambda tx: snapshot(app_state, tx, known(tx, session)))
     return dict(found)
 
 
 def _described(app: FastAPI) -> dict[str, Any]:
-    """OpenAPI, with what FastAPI does not know: the token, the scope of each call, and the routes that are no typed
+    """OpenAPI, with what FastAPI does not know: the token, the scope of each call, and the routes that are not typed
     ones."""
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
@@ -147,4 +147,4 @@ _OTHERS: dict[str, Any] = {
     },
     "/metrics": {"get": _plain("Numbers for a monitoring system.", "text/plain")},
 }
-"""What is no typed route. `/api/live` is a WebSocket, which OpenAPI cannot describe."""
+"""Routes that are not typed. `/api/live` is a WebSocket, which OpenAPI cannot describe."""

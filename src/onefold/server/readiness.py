@@ -1,4 +1,4 @@
-"""Whether the store can be used now: asked by anybody, looked up by one thread, and not more than once a second."""
+"""Whether the store is usable now: checked by one thread, at most once a second, for everybody who asks."""
 
 from __future__ import annotations
 

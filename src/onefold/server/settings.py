@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onefold.compaction.policy import Policy
-from onefold.compaction.summarizers import Summarizer
+from onefold.compaction.summarizer import Summarizer
 
 PORT = 8642
 
@@ -19,7 +19,7 @@ class Settings:
 
     # who may reach it
     hosts: tuple[str, ...] = ()
-    """Other names, as `name` or `name:port`, that a Host header may have beside loopback's and `host`'s."""
+    """Other names, as `name` or `name:port`, that a Host header may have in addition to loopback's and `host`'s."""
     proxy: str | None = None
     """The address at which a proxy with TLS offers this server, such as https://agents.example.org."""
     proxies: tuple[str, ...] = ()

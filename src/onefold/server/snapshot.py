@@ -10,18 +10,15 @@ from typing import Protocol, TypedDict
 
 from fastapi import Request
 
-from onefold.agents.hosting import Host
+from onefold.acp.host import RoomHost
 from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
-from onefold.journal import turns, view
-from onefold.journal.contract import segment
-from onefold.journal.seam import Transaction
+from onefold.journal import lineage, turns
+from onefold.journal.journal import segment
 from onefold.model import Compaction, Holder, OpenTurn, Record, Segment, SessionState
 from onefold.recall import Recall
-from onefold.server.asking import History, Order
-from onefold.server.roster import Roster, Titles
-from onefold.server.settings import Settings
-from onefold.server.shapes import (
+from onefold.server.request_models import History, Order
+from onefold.server.response_models import (
     AgentJson,
     AttachJson,
     ClientJson,
@@ -31,7 +28,7 @@ from onefold.server.shapes import (
     SessionJson,
     SnapshotJson,
 )
-from onefold.server.shaping import (
+from onefold.server.serializers import (
     compaction_json,
     dumps,
     holder_json,
@@ -40,6 +37,9 @@ from onefold.server.shaping import (
     session_json,
     turn_json,
 )
+from onefold.server.session_cache import SessionCache, Titles
+from onefold.server.settings import Settings
+from onefold.storage.base import Transaction
 from onefold.store import Store
 
 _BYTES = 8 << 20
@@ -66,22 +66,22 @@ class Clients(Protocol):
 
 
 @dataclass(slots=True)
-class Desk:
+class AppState:
     """What every call works with: one open store, and what is remembered of it."""
 
     store: Store
     settings: Settings
     hub: Clients | None = None
-    host: Host | None = None
+    host: RoomHost | None = None
     """The agents that this server runs."""
     titles: Titles = field(default_factory=Titles)
-    roster: Roster = field(init=False)
+    session_cache: SessionCache = field(init=False)
     recall: Recall = field(init=False)
     _limits: dict[tuple[str, int], Limits] = field(default_factory=dict)
     """By session and the record that says so, which does not change."""
 
     def __post_init__(self) -> None:
-        self.roster = Roster(self.store.journal.backend)
+        self.session_cache = SessionCache(self.store.journal.backend)
         self.recall = Recall(self.store)
 
     @property
@@ -94,7 +94,7 @@ class Desk:
             return self.policy.said
         place = state.id, state.limits
         known = self._limits.get(place)
-        if known is None and (said := view.limits(tx, state)) is not None:
+        if known is None and (said := lineage.limits(tx, state)) is not None:
             if len(self._limits) >= _WARM:
                 self._limits.clear()
             known = self._limits[place] = Limits.from_record(said)
@@ -105,7 +105,7 @@ class Desk:
 
     def warm(self, stop: threading.Event) -> None:
         """Learns of the sessions and their titles, a few at a time, so that the first who filters need not wait."""
-        states = self.roster.states()[:_WARM]
+        states = self.session_cache.states()[:_WARM]
         for at in range(0, len(states), _FEW):
             if stop.wait(0.005):
                 return
@@ -113,9 +113,9 @@ class Desk:
             self.store.journal.backend.read(lambda tx, some=some: [self.titles.of(tx, s) for s in some])  # type: ignore[misc]
 
 
-async def desk(request: Request) -> Desk:
-    """The desk of the app that a request came to."""
-    found: Desk = request.app.state.desk
+async def get_app_state(request: Request) -> AppState:
+    """The state of the app that a request came to."""
+    found: AppState = request.app.state.app_state
     return found
 
 
@@ -123,7 +123,7 @@ async def desk(request: Request) -> Desk:
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class SessionActivity:
     """What goes on in a session, in one transaction."""
 
     open: Compaction | None
@@ -131,17 +131,17 @@ class Doing:
     turn: OpenTurn | None
 
 
-def doing(desk: Desk, tx: Transaction, state: SessionState) -> Doing:
-    journal = desk.store.journal
+def activity_of(app_state: AppState, tx: Transaction, state: SessionState) -> SessionActivity:
+    journal = app_state.store.journal
     current = tx.compaction(state.id, state.open) if state.open is not None else None
-    return Doing(
+    return SessionActivity(
         current,
         journal.holds(tx, current),
         turns.opened(journal, tx, state) if state.turn else None,
     )
 
 
-def problems(state: SessionState, goes_on: Doing, limits: Limits | None, now: float) -> list[str]:
+def problems(state: SessionState, goes_on: SessionActivity, limits: Limits | None, now: float) -> list[str]:
     """What somebody should look at, in words."""
     found = []
     if state.failures:
@@ -157,21 +157,23 @@ def problems(state: SessionState, goes_on: Doing, limits: Limits | None, now: fl
     return found
 
 
-def suspicious(desk: Desk, tx: Transaction, state: SessionState) -> bool:
+def suspicious(app_state: AppState, tx: Transaction, state: SessionState) -> bool:
     """Whether a session may have a problem, by what is known without looking closer."""
     if state.failures or state.turn or state.open:
         return True
-    limits = desk.limits(tx, state) if state.tokens * 4 > state.window else None
+    limits = app_state.limits(tx, state) if state.tokens * 4 > state.window else None
     return limits is not None and state.tokens > limits.hard_tokens
 
 
-def row(desk: Desk, tx: Transaction, state: SessionState, goes_on: Doing | None = None) -> SessionJson:
-    seen = goes_on or doing(desk, tx, state)
+def row(
+    app_state: AppState, tx: Transaction, state: SessionState, goes_on: SessionActivity | None = None
+) -> SessionJson:
+    seen = goes_on or activity_of(app_state, tx, state)
     head = tx.segment(state.id, state.head)
-    limits = desk.limits(tx, state)
+    limits = app_state.limits(tx, state)
     return session_json(
         state,
-        title=desk.titles.of(tx, state),
+        title=app_state.titles.of(tx, state),
         limits=limits,
         holder=seen.holder,
         keeper=head.keeper if head is not None else "onefold",
@@ -182,17 +184,17 @@ def row(desk: Desk, tx: Transaction, state: SessionState, goes_on: Doing | None 
 # ---------------------------------------------------------------------- the whole of one
 
 
-def snapshot(desk: Desk, tx: Transaction, state: SessionState) -> SnapshotJson:
-    goes_on = doing(desk, tx, state)
+def snapshot(app_state: AppState, tx: Transaction, state: SessionState) -> SnapshotJson:
+    goes_on = activity_of(app_state, tx, state)
     head = segment(tx, state.id, state.head)
     queued = (tx.record(state.id, n) for n in tx.inputs(state.id)[:_QUEUE]) if state.pending else ()
     return {
-        "session": row(desk, tx, state, goes_on),
+        "session": row(app_state, tx, state, goes_on),
         "head": segment_json(head),
         "segments": [segment_json(s) for s in tx.segments(state.id)],
         "turn": turn_json(goes_on.turn, tx.now) if goes_on.turn is not None else None,
         "queue": [record_json(r) for r in queued if r is not None],
-        **_room(desk, state.id),
+        **_room(app_state, state.id),
         "compaction": _compacting(tx, state, head, goes_on),
         "counters": {
             "records": state.last,
@@ -203,7 +205,7 @@ def snapshot(desk: Desk, tx: Transaction, state: SessionState) -> SnapshotJson:
             "failures": state.failures,
         },
         "follow_from": state.last,
-        "incarnation": desk.store.incarnation,
+        "incarnation": app_state.store.incarnation,
     }
 
 
@@ -213,24 +215,24 @@ class _Room(TypedDict):
     clients: list[ClientJson]
 
 
-def _room(desk: Desk, session: str) -> _Room:
+def _room(app_state: AppState, session: str) -> _Room:
     """The agent that runs for a session here, what it asks, and who is there."""
-    there = desk.hub.clients(session) if desk.hub is not None else ()
+    there = app_state.hub.clients(session) if app_state.hub is not None else ()
     clients: list[ClientJson] = [{"name": c.name, "since": c.since, "kind": c.kind} for c in there]
-    room = desk.host.rooms.get(session) if desk.host is not None else None
+    room = app_state.host.rooms.get(session) if app_state.host is not None else None
     if room is None:
-        return {"agent": _asleep(desk, session), "questions": [], "clients": clients}
+        return {"agent": _asleep(app_state, session), "questions": [], "clients": clients}
     stands = room.standing()
     return {"agent": stands["agent"], "questions": stands["questions"], "clients": [*clients, *stands["clients"]]}
 
 
-def _asleep(desk: Desk, session: str) -> AgentJson | None:
+def _asleep(app_state: AppState, session: str) -> AgentJson | None:
     """The agent that a session had before, which does not run here: it is started when somebody asks for something."""
-    row = desk.host.frames.room(session) if desk.host is not None else None
+    row = app_state.host.frames.room(session) if app_state.host is not None else None
     return {"name": row.agent, "phase": "closed", "trouble": None} if row is not None else None
 
 
-def _compacting(tx: Transaction, state: SessionState, head: Segment, goes_on: Doing) -> CompactingJson:
+def _compacting(tx: Transaction, state: SessionState, head: Segment, goes_on: SessionActivity) -> CompactingJson:
     ever = tx.compactions(state.id, open_only=False) if state.compactions else []
     started = [c.started_at for c in ever if c.started_at is not None]
     completed = [c.settled_at for c in ever if c.state == "committed" and c.settled_at is not None]
@@ -247,22 +249,22 @@ def _compacting(tx: Transaction, state: SessionState, head: Segment, goes_on: Do
     }
 
 
-def attach(desk: Desk, session: str, history: History, order: Order, limit: int) -> AttachJson:
+def attach(app_state: AppState, session: str, history: History, order: Order, limit: int) -> AttachJson:
     """A snapshot, a page of records, and the number to follow from: one moment."""
 
-    def look(tx: Transaction) -> AttachJson:
+    def read_attach(tx: Transaction) -> AttachJson:
         state = known(tx, session)
         begins = {"none": state.last + 1, "segment": state.cut, "all": 1}[history]
-        records, cursor = page(tx, state.id, begins, state.last + 1, order=order, limit=desk.page(limit))
-        return {**snapshot(desk, tx, state), "records": records, "cursor": cursor}
+        records, cursor = page(tx, state.id, begins, state.last + 1, order=order, limit=app_state.page(limit))
+        return {**snapshot(app_state, tx, state), "records": records, "cursor": cursor}
 
-    return desk.store.journal.backend.read(look)
+    return app_state.store.journal.backend.read(read_attach)
 
 
 def known(tx: Transaction, any_id: str) -> SessionState:
     """A session by its id, or by any other it is known by."""
     state = tx.session(any_id)
-    return state if state is not None else view.known(tx, tx.owner(any_id) or any_id)
+    return state if state is not None else lineage.get_session(tx, tx.owner(any_id) or any_id)
 
 
 # ---------------------------------------------------------------------- records, in pages
@@ -297,7 +299,7 @@ def _walk(tx: Transaction, session: str, start: int, stop: int, order: Order) ->
     while start < stop:
         several = min(several, stop - start)
         first = start if order == "oldest" else stop - several
-        found = view.records(tx, session, first, first + several, several)
+        found = lineage.records(tx, session, first, first + several, several)
         yield from found if order == "oldest" else reversed(found)
         start, stop = (first + several, stop) if order == "oldest" else (start, first)
         several = min(several * 2, 64)

@@ -1,15 +1,19 @@
-"""The page's files, served from memory: each with its type and an ETag, and nothing that is not in the package.
+"""Serves the page's files from memory, each with its type and an ETag.
 
-They are read once, when this is imported. A path is looked up among their names and never becomes a path of the disk,
-so none of them leads out of the folder. What a browser may do with them, the guard says, for every answer alike.
+They are read once, when this is imported, and the page's modules are joined to one script. A path is looked up among
+their names and never becomes a path of the disk, so none of them leads out of the folder. What a browser may do with
+them, the guard says, for every answer alike.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
+
+from onefold.server.module_bundle import bundle
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -23,19 +27,37 @@ TYPES = {
 """What is served, by the end of its name. Other files in the folder are not."""
 
 
+ENTRY = "app.js"
+"""The module that the page begins with. It is served with all that it imports."""
+
+
 class File(NamedTuple):
     body: bytes
     type: str
     etag: str
 
+    @property
+    def version(self) -> str:
+        return f"v={self.etag[1:13]}"
+
 
 def _read() -> Iterator[tuple[str, File]]:
-    for entry in files("onefold.server").joinpath("page").iterdir():
-        kind = TYPES.get(entry.name.rpartition(".")[2])
-        if kind is not None and entry.is_file():
-            body = entry.read_bytes()
-            name = "/" if entry.name == "index.html" else f"/static/{entry.name}"
-            yield name, File(body, kind, f'"{sha256(body).hexdigest()[:24]}"')
+    """The page and what it names, by their paths. Its modules are one script, and each file is named with its version:
+    a browser that has it does not ask again."""
+    there = [entry for entry in files("onefold.server").joinpath("web").iterdir() if entry.is_file()]
+    bodies = {entry.name: entry.read_bytes() for entry in there if entry.name.rpartition(".")[2] in TYPES}
+    document = bodies.pop("index.html").decode()
+    modules = {name: body.decode() for name, body in bodies.items() if name.endswith(".js")}
+    bodies[ENTRY] = bundle(modules, ENTRY).encode()
+    for name in sorted(set(re.findall(r'="static/([\w.]+)"', document))):
+        file = _file(name, bodies[name])
+        document = document.replace(f'"static/{name}"', f'"static/{name}?{file.version}"')
+        yield f"/static/{name}", file
+    yield "/", _file("index.html", document.replace('<script type="module"', "<script defer").encode())
+
+
+def _file(name: str, body: bytes) -> File:
+    return File(body, TYPES[name.rpartition(".")[2]], f'"{sha256(body).hexdigest()[:24]}"')
 
 
 FILES: dict[str, File] = dict(_read())
@@ -58,7 +80,9 @@ class Page:
         elif file is None:
             await _answer(send, scope, 404, _NOT_FOUND, [])
         else:
-            await _answer(send, scope, 304 if file.etag in _known(scope) else 200, file, [])
+            lasts = scope["path"] != "/" and scope.get("query_string", b"").decode("latin-1") == file.version
+            kept = [(b"cache-control", b"public, max-age=31536000, immutable")] if lasts else []
+            await _answer(send, scope, 304 if file.etag in _known(scope) else 200, file, kept)
 
 
 page = Page()
@@ -71,7 +95,8 @@ def _known(scope: Scope) -> set[str]:
 
 
 async def _answer(send: Send, scope: Scope, status: int, file: File, headers: list[tuple[bytes, bytes]]) -> None:
-    headers = [*headers, (b"cache-control", b"no-cache")]
+    if not any(name == b"cache-control" for name, _ in headers):
+        headers = [*headers, (b"cache-control", b"no-cache")]
     if file.etag:
         headers.append((b"etag", file.etag.encode()))
     if status != 304:

@@ -8,17 +8,17 @@ from typing import Any
 
 from onefold.compaction.prompt import Prompt
 from onefold.errors import SummarizerFailed
-from onefold.summarizers.asking import Asking, End, Heard, Reason, Usage
-from onefold.summarizers.line import Line
+from onefold.summarizers.cancellable_call import CancellableCall
+from onefold.summarizers.model_summarizer import Heard, ModelSummarizer, Reason, ReportedUsage, StopReason
+from onefold.summarizers.provider_errors import classify
 from onefold.summarizers.sdk import connected, place, secret
-from onefold.summarizers.trouble import sorted_out
 
 _KEY = "ANTHROPIC_API_KEY"
 _ENDS: dict[str, Reason] = {"max_tokens": "length", "model_context_window_exceeded": "length", "refusal": "refused"}
 
 
 @dataclass(frozen=True)
-class AnthropicSummarizer(Asking):
+class AnthropicSummarizer(ModelSummarizer):
     """Asks a model of Anthropic.
 
     Without `api_key`, it is taken from the environment. A `base_url` gets no key but the one that is given here: the
@@ -39,7 +39,7 @@ class AnthropicSummarizer(Asking):
     def by(self) -> str:
         return self.model
 
-    def says(self, prompt: Prompt, limit: int, line: Line) -> Iterator[Heard]:
+    def says(self, prompt: Prompt, limit: int, line: CancellableCall) -> Iterator[Heard]:
         import anthropic
 
         with (
@@ -58,7 +58,7 @@ class AnthropicSummarizer(Asking):
 
     def failure(self, error: Exception) -> SummarizerFailed:
         hidden = secret(self.api_key, self.base_url, _KEY)
-        return sorted_out(error, who=self.who, variable=_KEY, clock=self.clock, secret=hidden)
+        return classify(error, who=self.who, variable=_KEY, clock=self.clock, secret=hidden)
 
 
 def _heard(event: Any) -> Iterator[Heard]:
@@ -70,15 +70,15 @@ def _heard(event: Any) -> Iterator[Heard]:
         case "message_delta":
             yield _usage(event.usage)
             if event.delta.stop_reason:
-                yield End(_ENDS.get(event.delta.stop_reason, "done"), _why(event.delta))
+                yield StopReason(_ENDS.get(event.delta.stop_reason, "done"), _why(event.delta))
 
 
-def _usage(usage: Any) -> Usage:
+def _usage(usage: Any) -> ReportedUsage:
     """Input that was read from a cache is input too."""
     given = [
         getattr(usage, n, None) for n in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     ]
-    return Usage(None if given[0] is None else sum(g or 0 for g in given), usage.output_tokens)
+    return ReportedUsage(None if given[0] is None else sum(g or 0 for g in given), usage.output_tokens)
 
 
 def _why(delta: Any) -> str:

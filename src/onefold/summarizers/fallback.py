@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from onefold.compaction.checks import complaint
-from onefold.compaction.summarizers import Material, Summarizer, call
+from onefold.compaction.summarizer import Summarizer, SummaryInput, call
+from onefold.compaction.summary_checks import find_problem
 from onefold.errors import SummarizerFailed
 from onefold.messages.codecs import estimate
-from onefold.model import Spent, Summary
+from onefold.model import Summary, Usage
 
 
 def fallbacks(first: Summarizer, *others: Summarizer) -> Fallbacks:
-    """A summarizer that asks the first, and each of the others if those before it fail or make what would be refused.
+    """A summarizer that asks the first, and each of the others if those before it fail or make what would be rejected.
 
     Only who is named is asked: list `onefold.extract` last to have a summary in any case. The summary says whose it is
     (`by`) and who failed before (`instead_of`); what all of them cost is added up.
@@ -24,8 +24,8 @@ def fallbacks(first: Summarizer, *others: Summarizer) -> Fallbacks:
 class Fallbacks:
     summarizers: tuple[Summarizer, ...]
 
-    def __call__(self, material: Material) -> Summary:
-        spent = Spent()
+    def __call__(self, material: SummaryInput) -> Summary:
+        spent = Usage()
         causes: list[str] = []
         failures: list[SummarizerFailed] = []
         for summarizer in self.summarizers:
@@ -52,10 +52,10 @@ class Fallbacks:
         raise _all_failed(causes, failures, spent)
 
 
-def _complaint(made: Summary, material: Material) -> str | None:
+def _complaint(made: Summary, material: SummaryInput) -> str | None:
     """What the engine would say, as far as it can be told here: it knows more exactly what the summary replaces."""
     replaces = sum(r.header.tokens for r in material.records if r.header) + estimate(material.previous or "")
-    wrong = complaint(
+    wrong = find_problem(
         made,
         previous=material.previous,
         replaces=replaces,
@@ -70,7 +70,7 @@ def _unexpected(error: Exception) -> SummarizerFailed:
     return SummarizerFailed(f"{type(error).__name__}: {error}", kind="unavailable")
 
 
-def _all_failed(causes: list[str], failures: list[SummarizerFailed], spent: Spent) -> SummarizerFailed:
+def _all_failed(causes: list[str], failures: list[SummarizerFailed], spent: Usage) -> SummarizerFailed:
     """Worth another try if one of them is, and as soon as one of them may be asked again."""
     waits = [f.retry_after or 0.0 for f in failures if not f.final]
     return SummarizerFailed(

@@ -9,10 +9,17 @@ from typing import Any
 
 from onefold.compaction.prompt import Prompt
 from onefold.errors import SummarizerFailed
-from onefold.summarizers.asking import Adjusted, Asking, End, Heard, Reason, Usage
-from onefold.summarizers.line import Line
+from onefold.summarizers.cancellable_call import CancellableCall
+from onefold.summarizers.model_summarizer import (
+    Heard,
+    ModelSummarizer,
+    OptionDropped,
+    Reason,
+    ReportedUsage,
+    StopReason,
+)
+from onefold.summarizers.provider_errors import classify
 from onefold.summarizers.sdk import connected, place, secret
-from onefold.summarizers.trouble import sorted_out
 
 _KEY = "OPENAI_API_KEY"
 _ENDS: dict[str, Reason] = {"stop": "done", "length": "length", "content_filter": "refused"}
@@ -21,7 +28,7 @@ _UNKNOWN = re.compile(r"support|unknown|unrecogni[sz]ed|unexpected|extra|not (pe
 
 
 @dataclass(frozen=True)
-class OpenAISummarizer(Asking):
+class OpenAISummarizer(ModelSummarizer):
     """Asks a model of OpenAI, or at `base_url` any other that is spoken to in the same way.
 
     Without `api_key`, OpenAI's is taken from the environment. A `base_url` gets no key but the one that is given here:
@@ -44,7 +51,7 @@ class OpenAISummarizer(Asking):
     def by(self) -> str:
         return self.model
 
-    def says(self, prompt: Prompt, limit: int, line: Line) -> Iterator[Heard]:
+    def says(self, prompt: Prompt, limit: int, line: CancellableCall) -> Iterator[Heard]:
         import openai
 
         options = self._options(limit)
@@ -62,7 +69,7 @@ class OpenAISummarizer(Asking):
 
     def failure(self, error: Exception) -> SummarizerFailed:
         hidden = secret(self.api_key, self.base_url, _KEY)
-        return sorted_out(error, who=self.who, variable=_KEY, clock=self.clock, secret=hidden)
+        return classify(error, who=self.who, variable=_KEY, clock=self.clock, secret=hidden)
 
     def _options(self, limit: int) -> dict[str, Any]:
         """OpenAI's newer models know the length of an answer by another name than everybody else."""
@@ -80,16 +87,16 @@ class OpenAISummarizer(Asking):
         for name in ("stream_options", "max_tokens", "max_completion_tokens"):
             if name in words and name in options and name not in self._unknown:
                 self._unknown.add(name)
-                raise Adjusted(name) from error
+                raise OptionDropped(name) from error
 
 
 def _heard(chunk: Any) -> Iterator[Heard]:
     if (usage := getattr(chunk, "usage", None)) is not None:
-        yield Usage(usage.prompt_tokens, usage.completion_tokens)
+        yield ReportedUsage(usage.prompt_tokens, usage.completion_tokens)
     for choice in getattr(chunk, "choices", None) or ():
         delta = choice.delta
         yield delta.content or ""
         if getattr(delta, "refusal", None):
-            yield End("refused", delta.refusal)
+            yield StopReason("refused", delta.refusal)
         elif choice.finish_reason and choice.finish_reason != "error":
-            yield End(_ENDS.get(choice.finish_reason, "done"))
+            yield StopReason(_ENDS.get(choice.finish_reason, "done"))

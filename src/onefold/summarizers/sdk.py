@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from onefold.errors import SummarizerFailed
-from onefold.summarizers.line import Line
+from onefold.summarizers.cancellable_call import CancellableCall
 
 _NO_KEY = "none"
 """What is sent where a key is wanted and none was given: a server of one's own asks for none."""
@@ -44,7 +44,7 @@ def secret(api_key: str | None, base_url: str | None, variable: str) -> str | No
 
 
 @contextlib.contextmanager
-def connected(sdk: Any, kind: type[ClientT], asking: Any, line: Line) -> Iterator[ClientT]:
+def connected(sdk: Any, kind: type[ClientT], asking: Any, line: CancellableCall) -> Iterator[ClientT]:
     """A client for one call, closed behind it. Its requests go over the line."""
     key = asking.api_key or (_NO_KEY if asking.base_url is not None else None)
     http = sdk.DefaultHttpxClient(event_hooks={"request": [line.attach]})

@@ -66,10 +66,10 @@ def command(
 
 
 def _perform(store: str, pace: float, narrator: Narrator, *, json: bool, kept: bool) -> bool:
+    from onefold.cli.demo.chart import draw
     from onefold.cli.demo.checks import check
-    from onefold.cli.demo.picture import draw
     from onefold.cli.demo.report import as_table
-    from onefold.cli.demo.story import play
+    from onefold.cli.demo.runner import play
 
     with play(store, pace, narrator) as played:
         checks = check(played)

@@ -1,4 +1,4 @@
-"""What the story must have come to: the journal on one side, what the processes were promised on the other."""
+"""The demo's checks: the journal on one side, what the processes were promised on the other."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
-from onefold.cli.demo.setting import CALLERS
-from onefold.cli.demo.story import Played
+from onefold.cli.demo.runner import Played
+from onefold.cli.demo.scenario import CALLERS
 from onefold.messages import digest
 from onefold.model import COMMITTED, JOINED, MESSAGE, REQUESTED, SEGMENT_OPENED, STARTED, Json, Record
 
@@ -26,7 +26,7 @@ class Check:
 
 
 def check(played: Played) -> list[Check]:
-    """Reads the journal anew, from the first record to the last."""
+    """Reads the journal again, from the first record to the last."""
     records = list(played.session.read())
     return [*_messages(played, records), *_compactions(played, records), *_afterwards(played, records)]
 
@@ -82,7 +82,7 @@ def _compactions(played: Played, records: list[Record]) -> list[Check]:
             len(taken_over),
             sum(commits[id] == 1 for id in taken_over),
         ),
-        Check("late_refused", "commits that came too late, and were refused", len(played.late), refused),
+        Check("late_refused", "commits that came too late, and were rejected", len(played.late), refused),
         Check("forks", "forks: segments with two successors", 0, sum(n - 1 for n in bases.values())),
     ]
 
@@ -92,7 +92,7 @@ def _afterwards(played: Played, records: list[Record]) -> list[Check]:
     state = played.session.state
     due = {r.number for r in records if r.kind == MESSAGE and r.number >= state.cut}
     live = [r.number for r in played.followed]
-    busy = sum(1 for c in played.session.compactions() if c.open) + (played.session.holder() is not None)
+    busy = sum(1 for c in played.session.compactions() if c.open) + (played.session.compaction_holder() is not None)
     running = sum(1 for child in played.children if child.process.poll() is None)
     return [
         Check("followed", "records seen live, no gap and no repeat", len(records), _unbroken(live)),

@@ -7,7 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from onefold.cli.output import console, count, safe, say
+from onefold.cli.output import console, safe, say
+from onefold.humanize import count
 from onefold.model import FAILED, JOINED, MESSAGE, REQUESTED, SEGMENT_OPENED, STARTED, Record
 
 

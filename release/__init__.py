@@ -1,0 +1,1 @@
+"""Builds and checks the files of a release: `make release`. Uploads nothing."""

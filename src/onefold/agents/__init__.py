@@ -1,1 +1,0 @@
-"""Agents that speak the Agent Client Protocol: run behind onefold, shared by clients, outlived by their sessions."""

@@ -1,0 +1,1 @@
+"""Live events: from the store to any number of followers."""

@@ -1,0 +1,3 @@
+-- Masks and adopted items of providers in segments. Nothing changes its shape, but a writer that does not know them would
+-- drop them, and show what they hide.
+-- undo: no

@@ -1,0 +1,5 @@
+"""Sessions in one SQLite file."""
+
+from onefold.storage.sqlite.backend import SqliteBackend
+
+__all__ = ["SqliteBackend"]
