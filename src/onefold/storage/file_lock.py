@@ -5,6 +5,8 @@ Where a system has none (`AVAILABLE` is False), nothing is locked, and whoever a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 
 fcntl: ModuleType | None
@@ -31,6 +33,14 @@ def try_lock(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def try_and_leave(fd: int) -> tuple[Callable[[], object], Callable[[], object]]:
+    """How to take this lock, again and again, and how to give it up, each in one call: they are part of every append.
+    Where another holds it, taking it raises `BlockingIOError`."""
+    if fcntl is None:
+        return (lambda: None), (lambda: None)
+    return partial(fcntl.flock, fd, fcntl.LOCK_EX | fcntl.LOCK_NB), partial(fcntl.flock, fd, fcntl.LOCK_UN)
 
 
 def unlock(fd: int) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from onefold.storage import file_lock
@@ -27,21 +26,23 @@ class FairLock:
         self._path = path
         self._access = access
         self._fd: int | None = None
-        self._leave: Callable[[], None] | None = None
+        self._try: Callable[[], object] = _nothing
+        self._leave: Callable[[], object] = _nothing
         self._broken = not file_lock.AVAILABLE  # then SQLite's lock alone decides
         self._queue = LockQueue(path)
 
-    def enter(self) -> Callable[[], None] | None:
+    def enter(self) -> Callable[[], object] | None:
         """Waits for the turn. What gives it up again; None if we go without one."""
-        fd = self._fd if self._fd is not None else self._descriptor()
-        if fd is None:
+        if self._fd is None and self._descriptor() is None:
             return None
         try:
-            locked = file_lock.try_lock(fd)
+            self._try()
+        except BlockingIOError:
+            return self._wait_in_line()
         except OSError:
             self._broken = True
             return None
-        return self._leave if locked else self._wait_in_line()
+        return self._leave
 
     def note(self, text: str) -> None:
         """Writes into the file, if that does not say so already. A gate that cannot be written to is no reason to
@@ -62,7 +63,8 @@ class FairLock:
     def close(self) -> None:
         """Closes, and never unlocks: in a forked child the lock is still the parent's."""
         self._queue.close()
-        fd, self._fd, self._leave, self._broken = self._fd, None, None, True
+        fd, self._fd, self._broken = self._fd, None, True
+        self._try = self._leave = _nothing
         if fd is not None:
             os.close(fd)
 
@@ -71,12 +73,12 @@ class FairLock:
             try:
                 make_file(self._path, self._access)
                 self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-                self._leave = partial(file_lock.unlock, self._fd)
+                self._try, self._leave = file_lock.try_and_leave(self._fd)
             except OSError:
                 self._broken = True
         return self._fd
 
-    def _wait_in_line(self) -> Callable[[], None] | None:
+    def _wait_in_line(self) -> Callable[[], object] | None:
         if self._queue.standing:  # still, since somebody's patience ended
             return None
         try:
@@ -84,6 +86,10 @@ class FairLock:
         except OSError:
             self._broken = True
             return None
+
+
+def _nothing() -> None:
+    pass
 
 
 def noted(path: str) -> str:

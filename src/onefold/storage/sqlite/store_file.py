@@ -25,8 +25,7 @@ class StoreFile:
     def __init__(self, path: Path, address: str) -> None:
         self._path = str(path)
         self._address = address
-        self._it: tuple[int, ...] = ()
-        """Its inode, its device, and the one name that it has, as `stat` gives them."""
+        self._inode = self._device = -1
         self._gone = ""
         """Why it is not used any more. That does not pass, even if the path names the old file again: what others
         wrote meanwhile is unknown here."""
@@ -42,7 +41,7 @@ class StoreFile:
                 "Check that its folder exists and is writable"
             ) from error
         there = Path(self._path).stat()
-        self._it = (there.st_ino, there.st_dev, 1)
+        self._inode, self._device = there.st_ino, there.st_dev
         self.check()
         return access_of(there)
 
@@ -51,7 +50,7 @@ class StoreFile:
         of every transaction: whatever began after the file was replaced finds that out here."""
         try:
             there = os.stat(self._path)  # noqa: PTH116  a part of every append
-            if there[1:4] == self._it and not self._gone:
+            if there[1] == self._inode and there[3] == 1 and there[2] == self._device and not self._gone:
                 return
         except OSError as error:
             self._missed(error)
@@ -90,7 +89,7 @@ class StoreFile:
         self._give_up("was moved or removed")
 
     def _other(self, there: os.stat_result) -> None:
-        if self._gone or there[1:3] != self._it[:2]:
+        if self._gone or (there.st_ino, there.st_dev) != (self._inode, self._device):
             self._give_up("is another file by now: somebody put it there")
         if there.st_nlink > 1:
             raise StoreUnavailable(
