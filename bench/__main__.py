@@ -9,6 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.held import held_session
 from bench.measures import FULL, QUICK, everything
 from bench.peers.report import into
 from bench.report import as_json, as_page, as_text, busy, machine, missed
@@ -35,7 +36,8 @@ def main() -> int:
         print(warning, file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="onefold-bench-", dir=chosen.dir) as folder:
         facts = machine(Path(folder))
-        rows = everything(Path(folder), QUICK if chosen.quick else FULL, say)
+        size = QUICK if chosen.quick else FULL
+        rows = [*everything(Path(folder), size, say), *held_session(size.rounds, say)]
     say("done")
     page: Path | None = chosen.page or (None if chosen.quick else PAGE)
     if page is not None:

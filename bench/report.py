@@ -39,6 +39,8 @@ counts.
   lease renewed four times a second, which is sixty times as often as by default. The slowest hundredth is that of all
   rounds of a side together. What is found in the messages is found by a process
   of its own, so that reading them does not compete with appends for Python.
+- A session of a PostgreSQL store is held by a transaction of somebody else, on a server that is started for it. One
+  process appends to another session meanwhile, and thirty-two of its threads wait for the held one.
 - A follower's latency runs from the moment the append returned in one process to the moment another process has the
   record in its hands.
 - Followers of a server are clients of `/api/events` in a process of their own, each with a token. Their

@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import median
 
 import psycopg
-from psycopg import sql
 
 import onefold
 from bench.child import Child, used, used_with_ended
 from bench.filling import LONG, RECORDS, check, fill
+from bench.held import beside_a_held_session
 from bench.load import WARM
 from bench.measures import in_turn, timed
 from bench.report import TIMES, Bound, Row, machine, missed
@@ -38,8 +38,6 @@ _SETTINGS = ("shared_buffers=2GB", "max_wal_size=8GB", "checkpoint_timeout=15min
              "maintenance_work_mem=256MB", "effective_cache_size=12GB")  # fmt: skip
 _SMALL_SESSIONS, _SMALL_LONG = 10, 1_000
 _ASKING = 8
-_WANTING = 32
-_WAITS = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
 _LISTENING, _QUIET, _LOAD = 2.0, 0.15, "load at the start"
 _BUSY = "The machine was busy with something else when this run began: measure again on a quiet one."
 _MOST_A_SECOND = {"bare": 60, "": 8}
@@ -234,44 +232,12 @@ def _compared(one: Callable[[], float], other: Callable[[], float], rounds: int)
 
 
 def beside_a_held_one(bench: Bench) -> Row:
-    """Appends to a session of its own by one process, while somebody holds another session's row and many threads of
-    that process want to write to it; against the same with nobody there."""
-    bench.say("append beside a session that somebody holds")
-    given = [message(n) for n in range(100)]
-    table = sql.SQL("select 1 from {} where id = %s for update").format(sql.Identifier("small", "sessions"))
-    held, free = bench.small.session(0), bench.small.session(1)
-    with (
-        onefold.open(f"{bench.small.address}&onefold_patience=600") as store,
-        psycopg.connect(bench.dsn) as link,
-        psycopg.connect(bench.dsn, autocommit=True) as looking,
-    ):
-        session, other = store.session(free), store.session(held)
-
-        def appends() -> None:
-            for m in given:
-                session.append(m)
-
-        def beside() -> float:
-            link.execute(table, (held,))
-            with ThreadPoolExecutor(_WANTING) as threads:
-                wanting = [threads.submit(other.append, message(1)) for _ in range(_WANTING)]
-                while looking.execute(_WAITS).fetchall() == [(0,)]:
-                    looking.execute("select pg_sleep(0.01)")
-                took = timed(appends)
-                link.rollback()
-                for one in wanting:
-                    one.result()
-            return took
-
-        pairs = in_turn(beside, lambda: timed(appends), max(3, bench.size.rounds // 3))
-    rates = [len(given) / median(side) for side in zip(*pairs, strict=True)]
-    return Row(
-        f"append while another session is held and {_WANTING} threads want that, against before",
-        median(before / meanwhile for meanwhile, before in pairs),
-        TIMES,
-        f"{rates[0]:,.0f} against {rates[1]:,.0f} a second",
-        Bound(0.8, TIMES, least=True),
-    )
+    """Beside a session of the small store that somebody holds."""
+    small = bench.small
+    return beside_a_held_session(
+        bench.dsn, "small", held=small.session(0), free=small.session(1), rounds=max(3, bench.size.rounds // 3),
+        say=bench.say,
+    )  # fmt: skip
 
 
 def looks(bench: Bench) -> Row:

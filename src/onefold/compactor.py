@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar
@@ -20,7 +20,7 @@ from onefold.compaction.limits import CompactionReadiness, Limits, SizeEstimator
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizer import Summarizer
 from onefold.compaction.token_counter import Counter, counted, counter
-from onefold.errors import ContextTooLarge, NotNow, OnefoldError, StaleHandle
+from onefold.errors import ContextTooLarge, NotNow, OnefoldError, StaleHandle, is_everybodys
 from onefold.journal import adoption, lineage, masks
 from onefold.journal.adoption import Origin
 from onefold.journal.backoff import grown
@@ -396,13 +396,24 @@ class Compactor:
 
     def due_sessions(self, idle: float, model: str | None = None) -> list[SessionState]:
         """The sessions that upkeep would begin with now, the longest quiet first."""
-        return [s for s in self._quiet(idle, model) if s.open is None and self._due(s, model)]
+        return [s for s in self._quiet(idle, model) if s.open is None and self._is(self._due, s, model)]
 
     def _quiet(self, idle: float, model: str | None) -> list[SessionState]:
         """The sessions that upkeep is for, the longest quiet first."""
         now = self._store.journal.backend.read(lambda tx: tx.now)
-        quiet = [s for s in self._store.walk() if s.touched_at <= now - idle and self._full(s, model)]
+        quiet = [s for s in self._store.walk() if s.touched_at <= now - idle and self._is(self._full, s, model)]
         return sorted(quiet, key=lambda s: (s.touched_at, s.id))
+
+    def _is(self, asked: Callable[[SessionState, str | None], bool], state: SessionState, model: str | None) -> bool:
+        """The answer for one of many sessions. No, where it is damaged, or deleted since it was met: the others have no
+        part in that."""
+        try:
+            return asked(state, model)
+        except OnefoldError as error:
+            if is_everybodys(error):
+                raise
+            log.warning("session %r is passed over in the upkeep: %s", state.id, error)
+            return False
 
     def _full(self, state: SessionState, model: str | None) -> bool:
         """Whether it is worth a closer look. What an unknown model takes is not guessed."""
@@ -436,8 +447,8 @@ class Compactor:
     def limits_of(self, state: SessionState, model: str | None = None) -> Limits | None:
         """What a session's agent goes by: as its own record says, else as this policy does; None if neither says."""
         said = self._store.journal.backend.read(lambda tx: lineage.limits(tx, state)) if state.limits else None
-        if said is not None:
-            return Limits.from_record(said)
+        if said is not None and (known := Limits.from_record(said)) is not None:
+            return known
         return self.policy.models.get(model, self.policy.said) if model is not None else self.policy.said
 
     def _go_by(self, session: Session, model: str | None) -> None:
@@ -534,7 +545,7 @@ def _why(result: CompactResult | None) -> str:
 
 def _remedy(result: CompactResult | None) -> str:
     if result is not None and result.state in OPEN:
-        return "The summary goes on: call again, or wait longer (Policy.wait)"
+        return "The summary goes on: call again, or wait longer (Policy.wait_timeout)"
     return (
         "Nothing is lost: fix what failed and compact by hand, take something back or unpin it, "
         "or use a model with a larger window"

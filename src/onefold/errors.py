@@ -20,7 +20,7 @@ class StoreTooNew(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached or written now. Nothing was written; the same call may work later."""
+    """The store cannot be reached, read or written now. Nothing was done; the same call may work later."""
 
 
 class StoreDamaged(StoreError):
@@ -123,6 +123,12 @@ class KeyConflict(OnefoldError):
 
 class OutcomeUnknown(OnefoldError):
     """It cannot be told whether the operation was written. Repeat it with the same key."""
+
+
+def is_everybodys(error: OnefoldError) -> bool:
+    """Whether every session has a part in it: a store that is away is everybody's trouble, and a damaged or deleted
+    session its own."""
+    return isinstance(error, StoreError) and not isinstance(error, StoreDamaged)
 
 
 _KINDS = {

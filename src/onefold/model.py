@@ -49,6 +49,8 @@ MARKS = (PIN_ADDED, PIN_REMOVED, NOTE, ALIAS)
 
 MANUAL = "manual"
 """The one trigger that means a person asked; every other one is automatic."""
+MOST_TOKENS = 1 << 53
+"""More than any window has: every store and every JSON has room for it."""
 FULL = frozenset({"limit", "overflow"})
 """Triggers that mean that an agent cannot go on without it."""
 URGENT = FULL | {MANUAL, "erase"}

@@ -17,7 +17,7 @@ from onefold.compaction.holder import this_process
 from onefold.compaction.policy import Policy
 from onefold.compaction.summarizer import Summarizer, extractive_summary
 from onefold.compactor import Compactor
-from onefold.errors import OnefoldError, StoreError
+from onefold.errors import OnefoldError, StoreError, is_everybodys
 from onefold.metrics import Counts, compactions, one
 from onefold.model import Compaction
 from onefold.store import Store
@@ -161,10 +161,11 @@ class Worker:
             self._active.remove(attempt)
             try:
                 now = self._store.journal.compaction(attempt.claim.session, attempt.claim.compaction)
-            except StoreError:
-                self._active.append(attempt)  # it is counted when the store answers again
-                raise
-            except OnefoldError as error:  # the session was deleted under it
+            except OnefoldError as error:
+                if is_everybodys(error):
+                    self._active.append(attempt)  # it is counted when the store answers again
+                    raise
+                # The session was deleted under it, or is damaged.
                 log.info("session %r: what came of its compaction is gone: %s", attempt.claim.session, error)
                 self._say(failed=self._standing.failed + 1)
                 continue
@@ -198,9 +199,9 @@ class Worker:
                 self._store.journal.request(
                     state.id, trigger="upkeep", base=state.head, attempts=self._policy.attempts, actor=self._who.agent
                 )
-            except StoreError:
-                raise
             except OnefoldError as error:
+                if is_everybodys(error):
+                    raise
                 log.warning("session %r is passed over in the upkeep: %s", state.id, error)
 
     def _end(self) -> None:

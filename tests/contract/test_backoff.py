@@ -6,6 +6,7 @@ A healthy summarizer is reached in the end, a broken one costs little, and nothi
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from pathlib import Path
 
@@ -390,6 +391,27 @@ def test_short_processes_with_a_summary_slower_than_a_turn_are_refused_no_turn(d
         assert counted(session, "compaction.joined") <= (policy().attempts + 1) * (committed + 1)
 
 
+def test_real_processes_of_one_turn_each_are_refused_none(tmp_path: Path) -> None:
+    """Nothing is known to the next one but what the journal says. Every other one does not close its store."""
+    turns = 200 if "ONEFOLD_STEPS" in os.environ else 60
+    attempts, path = policy().attempts, str(tmp_path / "agent.db")
+    with Child(
+        "short_lives", module="tests.support.compactor_children", path=path, session="s", limits=[1_000, 100],
+        turns=turns,
+    ) as child:  # fmt: skip
+        ended = [child.hear("lived")["ended"] for _ in range(turns)]
+
+    assert [n for n, code in enumerate(ended) if code not in (0, 2)] == [], "turns that were refused"
+    with onefold.open(path) as store:
+        session = store.session("s")
+        committed = session.state.committed
+        assert committed >= 3
+        assert 3 <= ended.count(2) <= attempts * (committed + 1), "some were begun in vain, and not without a bound"
+        assert {c.state for c in session.compactions()} <= {"committed", "requested"}
+        assert session.compaction_holder() is None
+        assert store.verify().findings == ()
+
+
 def test_the_summary_is_waited_for_to_its_end_where_others_were_begun_in_vain(store: Store, session: Session) -> None:
     """However short a caller waits as a rule: it would pay again and again for nothing."""
     converse(session, HARD)
@@ -506,6 +528,46 @@ def test_upkeep_goes_by_the_sessions_record_and_guesses_nothing(store: Store, cl
     assert {s.id for s in Compactor(store, fine, policy()).due_sessions(300)} == {"small", "unknown"}
     assert Compactor(store, fine, quick()).limits_of(unknown.state) is None
     assert Compactor(store, fine, quick(window=5_000)).limits_of(unknown.state) == Limits(5_000, 625)
+
+
+@pytest.mark.parametrize("window", [1e6, 1 << 53], ids=str)
+def test_any_window_that_limits_take_is_one_that_a_store_takes(store: Store, session: Session, window: Json) -> None:
+    compactor = Compactor(store, fine, policy(limits=Limits(window, 50)))
+
+    compactor.before_turn(session)
+    compactor.before_turn(session)
+
+    assert (session.limits(), session.state.window) == (Limits(window, 50), int(window))
+    assert counted(session, "limits") == 1
+    assert store.verify().findings == ()
+
+
+NONSENSE: list[Json] = [
+    {"window": 1_000}, {"window": "many", "output": 100, "soft": 0.5, "hard": 0.9}, {},
+    {"window": 1e300, "output": 100, "soft": 0.5, "hard": 0.9},
+    {"window": 1_000, "output": 100, "soft": 7, "hard": 0.9},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("said", NONSENSE, ids=str)
+def test_limits_that_make_no_sense_are_as_good_as_none_and_nobody_elses_trouble(
+    store: Store, clock: StoppedClock, said: Json
+) -> None:
+    """Written by hand, or by a program of another kind."""
+    for id in ("odd", "other"):
+        session = store.session(id)
+        session.append(talk(40))
+        session.go_by(Limits(1_000, 100))
+    odd = store.session("odd")
+    store.journal.append("odd", [store.journal.draft("limits", {"limits": said})])
+    clock.advance(600)
+
+    assert odd.limits() is None
+    assert [s.id for s in Compactor(store, fine, quick()).due_sessions(300)] == ["other"]
+    assert {s.id for s in Compactor(store, fine, policy()).due_sessions(300)} == {"odd", "other"}
+    assert store.verify().findings == ()
+    odd.go_by(LIMITS)
+    assert odd.limits() == LIMITS
 
 
 def test_limits_come_along_with_a_copy_and_a_reopened_store(durable: str, tmp_path: Path) -> None:

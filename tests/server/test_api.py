@@ -1039,7 +1039,7 @@ def test_a_store_that_is_gone_is_said_to_be_and_no_failure_is_silent(
     store: Store, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(*_: object) -> None:
-        raise errors.StoreUnavailable("the disk is full; nothing was written")
+        raise errors.StoreUnavailable("the disk is full; nothing was read")
 
     def broken(*_: object) -> None:
         raise RuntimeError("secret words")
@@ -1050,8 +1050,9 @@ def test_a_store_that_is_gone_is_said_to_be_and_no_failure_is_silent(
         monkeypatch.setattr("onefold.server.routes.read.attach", broken)
         failed = client.get("/api/attach", params={"session": "s"})
 
-    assert refused(away, 503, "StoreUnavailable") == "the disk is full; nothing was written"
+    assert refused(away, 503, "StoreUnavailable") == "the disk is full; nothing was read"
     assert away.headers["Retry-After"] == "1"
+    assert "written" not in away.json()["error"]["remedy"], "it was a read"
     assert "GET /api/attach failed" in refused(failed, 500, "RuntimeError")
     assert "secret words" not in failed.text
 

@@ -19,6 +19,9 @@ from tests.support.provider_rules import RULES
 EXAMPLES = max(250, int(os.environ.get("ONEFOLD_STEPS", "0")) // 12)
 """In a long run, more."""
 
+LOG = "a line of the log\n" * 20
+"""What tools give: long enough to be shown as one line."""
+
 # ---------------------------------------------------------------------- how each format says what agents say
 
 Made = dict[str, Callable[..., list[Json]]]
@@ -36,7 +39,7 @@ def _anthropic_call(text: str, ids: list[str]) -> list[Json]:
 
 
 def _anthropic_results(ids: list[str]) -> list[Json]:
-    return [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "log"}]} for id in ids]
+    return [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": LOG}]} for id in ids]
 
 
 def _responses_call(text: str, ids: list[str]) -> list[Json]:
@@ -76,7 +79,7 @@ def _gemini_call(text: str, ids: list[str]) -> list[Json]:
 
 
 def _gemini_results(ids: list[str]) -> list[Json]:
-    return [_content("user", {"function_response": {"id": id, "name": "read", "response": {"n": 1}}}) for id in ids]
+    return [_content("user", {"function_response": {"id": id, "name": "read", "response": {"n": LOG}}}) for id in ids]
 
 
 def _events(author: str, contents: list[Json]) -> list[Json]:
@@ -106,12 +109,12 @@ FORMATS: dict[str, Made] = {
     "openai-chat": {
         "say": lambda role, text: [{"role": role, "content": text}],
         "call": _chat_call,
-        "results": lambda ids: [{"role": "tool", "tool_call_id": id, "content": "log"} for id in ids],
+        "results": lambda ids: [{"role": "tool", "tool_call_id": id, "content": LOG} for id in ids],
     },
     "openai-responses": {
         "say": lambda role, text: [{"role": role, "content": text}],
         "call": _responses_call,
-        "results": lambda ids: [{"type": "function_call_output", "call_id": id, "output": "log"} for id in ids],
+        "results": lambda ids: [{"type": "function_call_output", "call_id": id, "output": LOG} for id in ids],
     },
     "anthropic": {
         "say": lambda role, text: [{"role": "system" if role == "developer" else role, "content": text}],
@@ -124,7 +127,7 @@ FORMATS: dict[str, Made] = {
         ],
         "call": _acp_call,
         "results": lambda ids: [
-            _acp("tool_call_update", toolCallId=id, status="completed", rawOutput={"n": 1}) for id in ids
+            _acp("tool_call_update", toolCallId=id, status="completed", rawOutput={"n": LOG}) for id in ids
         ],
     },
     "gemini": {
@@ -151,7 +154,7 @@ FORMATS: dict[str, Made] = {
         "call": _pydantic_call,
         "results": lambda ids: _pydantic(
             "request",
-            *({"part_kind": "tool-return", "tool_name": "read", "tool_call_id": id, "content": "log"} for id in ids),
+            *({"part_kind": "tool-return", "tool_name": "read", "tool_call_id": id, "content": LOG} for id in ids),
         ),
     },
     "langchain": {
@@ -159,7 +162,7 @@ FORMATS: dict[str, Made] = {
             _langchain({"user": "human", "assistant": "ai"}.get(role, "system"), content=text),
         ],
         "call": _langchain_call,
-        "results": lambda ids: [_langchain("tool", content="log", tool_call_id=id) for id in ids],
+        "results": lambda ids: [_langchain("tool", content=LOG, tool_call_id=id) for id in ids],
     },
 }
 JSON: Made = {"say": lambda role, text: [{"role": role, "content": text}]}
@@ -333,6 +336,11 @@ class Lives:
     def note(self) -> None:
         self.session.note("rule", "do not push", key=self.pick([None, "k"]))
 
+    def mask(self) -> None:
+        """Results as one line each, any of them."""
+        given = [r.number for r in self.session.read() if r.header is not None and r.header.closes]
+        self.session.mask(*self.data.draw(st.lists(st.sampled_from(given), min_size=1, unique=True)) if given else [])
+
     def prompt(self) -> None:
         self.session.append({"role": self.pick(["system", "developer"]), "content": "You are new."}, slot="prompt")
 
@@ -403,6 +411,8 @@ STEPS = [
         "in_turn",
         "unpin",
         "note",
+        "mask",
+        "mask",
         "prompt",
         "undo",
         "redo",

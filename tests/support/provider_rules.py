@@ -196,7 +196,7 @@ def openai_responses(items: list[Json]) -> Verdict:
             verdict.unless(f"rs_{led[1]}" in there, f"{item['id']} without its required reasoning item")
         if kind == "reasoning":
             goes_on = behind is not None and (
-                str(behind.get("type")).endswith(("reasoning", "_call")) or _answers(behind)
+                str(behind.get("type")).endswith(("reasoning", "_call", "mcp_approval_request")) or _answers(behind)
             )
             verdict.unless(goes_on, "reasoning without what it led to")
     for ids in (made, given, [i["id"] for i in items if i.get("id")]):

@@ -28,10 +28,20 @@ from onefold.journal.journal import Journal
 from onefold.model import OPEN, Claim, Compaction, SessionState
 from onefold.store import Store
 from onefold.worker import Worker, WorkerStatus
+from proof.operations import damage
 from tests.conftest import said
 from tests.support.helpers import Clock, quick
 
 PATIENCE = 20.0
+
+UNHEALTHY = {
+    "a segment's row is gone": "delete from segments where session = 'damaged'",
+    "a segment's row makes no sense": "update segments set kept = 'x' where session = 'damaged'",
+    "a message is no JSON": (
+        "update records set body = '{' where place = 30 + "
+        "(select sid from journals where session = 'damaged') * 4294967296"
+    ),
+}
 
 
 def asked(store: Store, *ids: str) -> None:
@@ -299,6 +309,78 @@ def test_upkeep_compacts_quiet_sessions_that_nobody_asked_for(durable: str) -> N
         assert ended.committed == 1
         assert [c.trigger for c in store.session("full").compactions()] == ["upkeep"]
         assert store.session("small").compactions() == []
+
+
+@pytest.mark.parametrize("by", ["a worker", "an agent"])
+@pytest.mark.parametrize("harm", UNHEALTHY)
+def test_a_damaged_session_keeps_no_other_from_the_upkeep(tmp_path: Path, harm: str, by: str) -> None:
+    """It was quiet for longest, so it would be the first; and whoever looks at its rows finds them wrong."""
+    path, now = tmp_path / "agent.db", [1_000.0]
+    policy = quick(window=1_000)
+    with onefold.open(path, policy=policy, clock=lambda: now[0]) as store:
+        for id in ("damaged", "s1", "s2"):
+            store.session(id).append([said(n) for n in range(1, 60)])
+            now[0] += 1.0
+    damage(path, UNHEALTHY[harm])
+    now[0] += 400.0
+
+    with onefold.open(path, policy=policy, clock=lambda: now[0]) as store:
+        if by == "a worker":
+            ended = Worker(store, short, upkeep=300.0).run(threading.Event(), once=True)
+            assert ended.trouble is None
+        else:
+            Compactor(store, short).compact_idle(300.0, wait=PATIENCE)
+
+        assert states(store, "s1", "s2") == ["committed"] * 2
+
+
+def test_a_session_that_is_deleted_while_quiet_ones_are_looked_for_keeps_no_other_from_the_upkeep(
+    durable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, now = Policy(window=1_000, tail_messages=2, tail_tokens=50, quote_tokens=0), [1_000.0]
+    with onefold.open(durable, policy=policy, clock=lambda: now[0]) as store:
+        for id in ("s1", "s2", "s3"):
+            store.session(id).append([said(n) for n in range(1, 60)])
+        now[0] += 400.0
+        due = Compactor._due
+
+        def deleted_before(compactor: Compactor, state: SessionState, model: str | None) -> bool:
+            if state.id == "s1":
+                store.delete("s1")
+            return due(compactor, state, model)
+
+        monkeypatch.setattr(Compactor, "_due", deleted_before)
+        ended = Worker(store, short, upkeep=300.0).run(threading.Event(), once=True)
+
+        assert (ended.committed, ended.trouble) == (2, None)
+        assert states(store, "s2", "s3") == ["committed"] * 2
+
+
+def test_what_came_of_a_session_that_is_damaged_meanwhile_stops_no_worker(
+    shared: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(shared, "damaged")
+    look = shared.journal.compaction
+
+    def harmed(session: str, id: str) -> Compaction:
+        if session == "damaged" and threading.current_thread().name == "the worker":
+            raise onefold.StoreDamaged("the row of its compaction makes no sense")
+        return look(session, id)
+
+    monkeypatch.setattr(shared.journal, "compaction", harmed)
+    worker = Worker(shared, short, concurrency=1, upkeep=None)
+    stop = threading.Event()
+    thread = threading.Thread(target=worker.run, args=(stop,), name="the worker")
+    thread.start()
+    try:
+        until(shared, "damaged", lambda: worker.standing.failed == 1)
+        asked(shared, "s")
+        until(shared, "s", lambda: states(shared, "s") == ["committed"])
+    finally:
+        stop.set()
+        thread.join(PATIENCE)
+
+    assert worker.standing.trouble is None
 
 
 def test_quiet_sessions_are_looked_for_now_and_then_and_not_at_each_step(

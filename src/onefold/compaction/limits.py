@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from onefold.model import MOST_TOKENS
+
 
 def finite(**numbers: object) -> None:
     """Rejects what no decision can be made with: not a number passes every comparison, and nobody waits for ever."""
@@ -20,6 +22,13 @@ def finite(**numbers: object) -> None:
             good = isinstance(number, int)
         if not good:
             raise ValueError(f"{name} is a finite number, not {number!r}")
+
+
+def _whole(name: str, tokens: float) -> int:
+    """A number of tokens as an integer: stores keep it as one, and somebody may write 1e6."""
+    if tokens != int(tokens) or abs(tokens) > MOST_TOKENS:
+        raise ValueError(f"{name} is a whole number of tokens, at most {MOST_TOKENS:,}, not {tokens!r}")
+    return int(tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         finite(window=self.window, output=self.output, soft=self.soft, hard=self.hard)
+        object.__setattr__(self, "window", _whole("window", self.window))
+        object.__setattr__(self, "output", _whole("output", self.output))
         if not 0 <= self.output < self.window:
             raise ValueError(
                 f"limits need 0 <= output < window, not output={self.output} of window={self.window}: "
@@ -48,9 +59,13 @@ class Limits:
             )
 
     @classmethod
-    def from_record(cls, said: Mapping[str, Any]) -> Limits:
-        """What a session's record says."""
-        return cls(said["window"], said["output"], said["soft"], said["hard"])
+    def from_record(cls, said: Mapping[str, Any]) -> Limits | None:
+        """What a session's record says; None where that makes no sense, as when somebody wrote it by hand: then nobody
+        knows."""
+        try:
+            return cls(said["window"], said["output"], said["soft"], said["hard"])
+        except (KeyError, TypeError, ValueError):
+            return None
 
     def as_record(self, model: str | None) -> dict[str, Any]:
         """What a session's record is to say."""

@@ -97,6 +97,7 @@ class Policy:
         if wrong := [name for name, of in self.models.items() if type(of) is not Limits]:
             raise ValueError(f"models maps names to Limits, and for {wrong[0]!r} it has something else")
         object.__setattr__(self, "models", dict(self.models))
+        self.of()  # which rejects a window that is no number of tokens
 
     def of(self, model: str | None = None) -> Limits:
         """The limits of a model; of one that is not among `models`, those of any."""

@@ -76,7 +76,7 @@ def get_session(tx: Transaction, session: str) -> SessionState:
 def limits(tx: Transaction, state: SessionState) -> dict[str, Json] | None:
     """What its agent goes by, as it said so or as a fork took it along; None if nobody did."""
     said = tx.record(state.id, state.limits) if state.limits else None
-    return None if said is None else said.body["limits"]
+    return said.body.get("limits") if said is not None and isinstance(said.body, dict) else None
 
 
 # ---------------------------------------------------------------------- whose records, and which of them

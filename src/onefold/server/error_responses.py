@@ -35,7 +35,7 @@ _STATUS: tuple[tuple[type[errors.OnefoldError], int, str | None], ...] = (
     (errors.CompactionDisabled, 409, None),
     (errors.NotNow, 429, "wait as long as Retry-After says"),
     (errors.OutcomeUnknown, 503, "repeat the same call with the same key"),
-    (errors.StoreUnavailable, 503, "nothing was written; the same call may work later"),
+    (errors.StoreUnavailable, 503, "the same call may work later"),
     (errors.StoreError, 500, "look at the store with `onefold verify`"),
     (errors.OnefoldError, 409, None),
 )

@@ -77,7 +77,7 @@ class AppState:
     titles: Titles = field(default_factory=Titles)
     session_cache: SessionCache = field(init=False)
     recall: Recall = field(init=False)
-    _limits: dict[tuple[str, int], Limits] = field(default_factory=dict)
+    _limits: dict[tuple[str, int], Limits | None] = field(default_factory=dict)
     """By session and the record that says so, which does not change."""
 
     def __post_init__(self) -> None:
@@ -93,12 +93,11 @@ class AppState:
         if not state.limits:
             return self.policy.said
         place = state.id, state.limits
-        known = self._limits.get(place)
-        if known is None and (said := lineage.limits(tx, state)) is not None:
+        if place not in self._limits and (said := lineage.limits(tx, state)) is not None:
             if len(self._limits) >= _WARM:
                 self._limits.clear()
-            known = self._limits[place] = Limits.from_record(said)
-        return known
+            self._limits[place] = Limits.from_record(said)
+        return self._limits.get(place) or self.policy.said
 
     def page(self, limit: int) -> int:
         return min(limit, self.settings.page)

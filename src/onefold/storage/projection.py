@@ -19,6 +19,7 @@ from onefold.model import (
     JOINED,
     MANUAL,
     MESSAGE,
+    MOST_TOKENS,
     REQUESTED,
     SEGMENT_OPENED,
     SKIPPED,
@@ -93,8 +94,11 @@ def _other(rows: ProjectionTables, state: SessionState, record: Record) -> Sessi
 
 
 def _limited(state: SessionState, record: Record) -> SessionState:
-    """What its agent goes by from here on: said by the agent, or taken along by a fork."""
-    return state._replace(limits=record.number, window=record.body["limits"]["window"])
+    """What its agent goes by from here on: said by the agent, or taken along by a fork. The window is a column; 0 where
+    the record has no number of tokens for it."""
+    window = record.body["limits"].get("window")
+    known = isinstance(window, int | float) and 0 < window <= MOST_TOKENS
+    return state._replace(limits=record.number, window=int(window) if known else 0)
 
 
 def _tombstone(rows: ProjectionTables, state: SessionState, record: Record) -> SessionState:

@@ -78,7 +78,7 @@ class ModelSummarizer(ABC):
     """For silence: before the first word of an answer, and between two."""
     connect: float = 10.0
     total: float = 540.0
-    """For everything, waits and further calls included: less than `Policy.life`."""
+    """For everything, waits and further calls included: less than `Policy.attempt_timeout`."""
     retries: int = 2
     """How often one call is repeated after an error that may pass."""
     backoff: tuple[float, ...] = (1.0, 4.0, 15.0)

@@ -32,12 +32,40 @@ def test_the_reserve_for_output_is_taken_off_and_shares_are_of_the_rest() -> Non
         ({"window": 10_000, "hard": 1.01}, "hard <= 1"),
         ({"window": 10_000, "soft": float("nan")}, "soft is a finite number"),
         ({"window": 10_000, "hard": float("nan")}, "hard is a finite number"),
+        ({"window": 10_000.5}, "window is a whole number of tokens"),
+        ({"window": 1 << 63}, "window is a whole number of tokens, at most"),
+        ({"window": 1e300, "output": 1e299}, "window is a whole number of tokens, at most"),
+        ({"window": 10_000, "output": 0.5}, "output is a whole number of tokens"),
     ],
     ids=str,
 )
 def test_limits_that_cannot_work_are_refused_with_the_reason(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Limits(**wrong)
+
+
+def test_a_number_of_tokens_may_be_written_as_one_likes_and_is_an_integer() -> None:
+    limits = Limits(window=1e6, output=8e3)  # type: ignore[arg-type]
+
+    assert limits == Limits(1_000_000, 8_000)
+    assert [type(n) for n in (limits.window, limits.output, limits.hard_tokens)] == [int] * 3
+    assert Policy(window=1e6).of() == Limits(1_000_000, 8_000)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("window", [10_000.5, 1 << 63], ids=str)
+def test_a_policy_whose_window_is_none_is_refused_when_it_is_made(window: Any) -> None:
+    with pytest.raises(ValueError, match="window is a whole number of tokens"):
+        Policy(window=window)
+
+
+def test_a_record_of_limits_that_makes_no_sense_says_nothing() -> None:
+    good = LIMITS.as_record("a model")
+    assert Limits.from_record(good) == LIMITS
+    wrong: list[Any] = [
+        {}, [], "many", good | {"window": "many"}, good | {"window": 0}, good | {"soft": 7}, good | {"hard": None},
+        good | {"window": 1 << 80}, {name: value for name, value in good.items() if name != "output"},
+    ]  # fmt: skip
+    assert [Limits.from_record(said) for said in wrong] == [None] * len(wrong)
 
 
 def test_a_policy_knows_the_limits_of_each_model_and_of_any_other() -> None:

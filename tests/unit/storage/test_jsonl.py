@@ -360,6 +360,7 @@ def test_every_way_to_change_a_file_in_its_middle_is_told_with_its_line_and_noth
         found = [f.found for f in store.verify().findings]
         assert any(f"{file}, line " in f and ("as it was" in f or "cannot be read" in f) for f in found), found
         assert any(layout.INDEX in f for f in found), "it is not said how to take it as it is"
+        assert not any("Nothing was" in f for f in found), "a read says nothing of what was written"
     assert prints(root) == before
 
     path.write_bytes(whole)

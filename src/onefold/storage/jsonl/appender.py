@@ -54,7 +54,7 @@ class Writing(Segments):
                 if self._closed:
                     self._check_open()
                 ours = self._lock.enter()
-            except OnefoldError as error:
+            except (OnefoldError, OSError) as error:
                 self._refuse(batch, error)
                 return
             try:
@@ -70,7 +70,7 @@ class Writing(Segments):
                 self._roll_back()
                 for ticket in batch:
                     if not ticket.done:
-                        ticket.settle(error=self._translate(error))
+                        ticket.settle(error=self._translate(error, reading=ticket.reading))
             except BaseException:
                 self._roll_back()
                 raise
@@ -149,7 +149,7 @@ class Writing(Segments):
         elif not isinstance(error, Exception):
             raise error  # this thread is interrupted
         elif not ticket.done:
-            ticket.settle(error=self._translate(error))
+            ticket.settle(error=self._translate(error, reading=ticket.reading))
 
     def _run_one(self, ticket: PendingWrite) -> None:
         """One operation, with all that it has to know looked up."""
@@ -258,7 +258,7 @@ class Writing(Segments):
                 if not connection.in_transaction:
                     return group
                 waiting.popleft()
-                ticket.settle(error=self._translate(error))
+                ticket.settle(error=self._translate(error, reading=ticket.reading))
                 continue
             finally:
                 tx.close()

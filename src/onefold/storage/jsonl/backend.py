@@ -82,7 +82,8 @@ class FilesBackend(Writing):
         if self._closed:
             return
         try:
-            self._level_at_once()
+            with self._translated():
+                self._level_at_once()
         finally:
             super().close()
             self._let_files_go()
@@ -107,13 +108,13 @@ class FilesBackend(Writing):
         self._check_open()
         if self._lag.byte[0]:  # in line with those who write: a lock that they take again and again may never be free
             ticket = PendingWrite()
-            ticket.work = self._level
+            ticket.work, ticket.reading = self._level, True
             self._line.submit(ticket)
         try:
             return self._read(work, sure=False)
         except Shifted:
             # A file was rewritten since this view of the index, or is being: once more, while nobody writes.
-            with self._writing, self._alone():
+            with self._translated(reading=True), self._writing, self._alone():
                 return self._read(work, sure=True)
 
     def _level(self, tx: Transaction) -> None:
@@ -137,7 +138,7 @@ class FilesBackend(Writing):
 
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
         found = super().examine(fix)
-        with self._writing, self._alone():
+        with self._translated(reading=not fix), self._writing, self._alone():
             self._catch_up(self._differences())
             with self._readers.one() as connection:
                 tx = self._view(connection)
@@ -198,7 +199,7 @@ class FilesBackend(Writing):
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[FilesTransaction]:
         """One view of the index while nobody writes: what it says is in the files."""
-        with self._writing, self._alone(), self._translated(reading=True), self._readers.one() as connection:
+        with self._translated(reading=True), self._writing, self._alone(), self._readers.one() as connection:
             tx = self._view(connection)
             connection.execute("begin")
             try:

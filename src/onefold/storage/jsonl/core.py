@@ -193,6 +193,8 @@ class FilesCore(SqliteBackend):
             )
         if not isinstance(error, OSError):
             return super()._translate(error, reading=reading)
+        if isinstance(error, TimeoutError):
+            return StoreUnavailable(f"store {self.address}: {error}; {nothing}. Look for one that is stopped")
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return StoreUnavailable(f"store {self.address}: the disk is full; {nothing}. Free some space and try again")
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

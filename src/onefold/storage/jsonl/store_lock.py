@@ -17,7 +17,7 @@ from pathlib import Path
 import orjson
 from filelock import lock_descriptor, unlock_descriptor
 
-from onefold.errors import StoreDamaged, StoreError, StoreUnavailable
+from onefold.errors import StoreDamaged, StoreError
 from onefold.storage import file_lock
 from onefold.storage.permissions import PRIVATE, Access, make_file
 from onefold.storage.sqlite.lock_queue import LockQueue
@@ -68,7 +68,7 @@ class StoreLock:
         except BaseException as error:
             with contextlib.suppress(OSError):
                 self.leave()
-            if isinstance(error, OSError):
+            if isinstance(error, OSError) and not isinstance(error, TimeoutError) and error.errno != errno.EIO:
                 raise self._unlockable(error) from error
             raise
 
@@ -76,13 +76,11 @@ class StoreLock:
         try:
             return lock_descriptor(self._fd, blocking=False)
         except OSError as error:
+            if error.errno == errno.EIO:
+                raise
             raise self._unlockable(error) from error
 
     def _unlockable(self, error: OSError) -> StoreError:
-        if error.errno == errno.EIO:
-            return StoreUnavailable(
-                f"{self._path}: the disk failed ({error}); nothing was written. Check the disk, then try again"
-            )
         return StoreError(f"{self._path} cannot be locked ({error}); keep the store on a local disk that has locks")
 
     def leave(self) -> None:
@@ -135,10 +133,7 @@ class StoreLock:
 
     def _wait(self) -> None:
         if not self._queue.wait(PATIENCE):
-            raise StoreUnavailable(
-                f"{self._path.parent.parent}: another process has held the write lock for {PATIENCE:.0f} s; "
-                "nothing was written. Look for one that is stopped"
-            )
+            raise TimeoutError(f"another process has held the write lock for {PATIENCE:.0f} s")
 
 
 class Users:

@@ -196,6 +196,7 @@ class FilesTransaction(SqliteTransaction):
         if isinstance(connection, Deferred):
             self.index = connection
             """What this one writes to the index with; one that only reads has none."""
+        self._reads = not isinstance(connection, Deferred)
         self._disk = disk
         self._root = root
         self._earlier = earlier
@@ -360,7 +361,7 @@ class FilesTransaction(SqliteTransaction):
 
     def _shifted(self, session: str, at: LinePosition, why: str) -> Exception:
         shifted = Shifted(session, self._path(session, at.base), at, why)
-        return damaged(shifted, self._disk) if self._sure else shifted
+        return damaged(shifted, self._disk, reading=self._reads) if self._sure else shifted
 
     def is_there(self, session: str, number: int) -> bool:
         """Whether the line of a record is where the index says."""
@@ -379,7 +380,7 @@ class FilesTransaction(SqliteTransaction):
             self._disk.close(self.open.popitem()[1])
 
 
-def damaged(error: Shifted, disk: Disk) -> StoreDamaged:
+def damaged(error: Shifted, disk: Disk, *, reading: bool) -> StoreDamaged:
     """A file that was changed behind the index: said with its line."""
     try:
         before = disk.read_whole(error.path)[: error.at.offset].count(b"\n") + 1
@@ -388,5 +389,5 @@ def damaged(error: Shifted, disk: Disk) -> StoreDamaged:
         where = str(error.path)
     return StoreDamaged(
         f"session {error.session!r}: {where}: {error.why}. The file was changed by hand; put it back as it was, or "
-        f"restore a backup, and open the store again. {TAKE_IT}. Nothing was written"
+        f"restore a backup, and open the store again. {TAKE_IT}{'' if reading else '. Nothing was written'}"
     )

@@ -322,7 +322,7 @@ class SqliteBackend:
 
     def _refuse(self, batch: list[PendingWrite], error: BaseException) -> None:
         for ticket in batch:
-            ticket.settle(error=self._translate(error))
+            ticket.settle(error=self._translate(error, reading=ticket.reading))
 
     def _one_of_many(self, connection: apsw.Connection, ticket: PendingWrite, tx: SqliteTransaction) -> Any:
         """One operation of a batch, taken back alone if it fails."""

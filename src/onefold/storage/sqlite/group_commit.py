@@ -21,6 +21,8 @@ class PendingWrite:
 
     work: Callable[[Transaction], Any]
     size = 0
+    reading = False
+    """Nobody asked to write: what is to be read is brought up to date first."""
     result: Any = None
     error: BaseException | None = None
     done = False
