@@ -43,8 +43,8 @@ class TooLongSilent(AssertionError):
     """Nobody else was answered for longer than `SILENCE`."""
 
 
-# Other programs only add to a silence, and what holds the server up does so each time: so an attack that was too long is
-# made again, twice at most, on a server of its own.
+# Other programs only add to a silence, and what holds the server up does so each time: so an attack that was too long
+# is made again, twice at most, on a server of its own.
 pytestmark = pytest.mark.flaky(reruns=2, only_rerun=["TooLongSilent"])
 MEMORY = 100 << 20
 """Bytes that an attack may cost at its peak."""
