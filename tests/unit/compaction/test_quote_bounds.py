@@ -13,9 +13,10 @@ from onefold.compaction import quote_selection
 from onefold.compaction.quote_selection import Speech, choose
 from onefold.compaction.quote_sizes import Sizes, Unit
 from onefold.compaction.rarity import Rarity
+from onefold.journal.quote_refs import read
 from onefold.messages.codecs import estimate
 from onefold.messages.context_text import quotes_block
-from onefold.messages.quotation import AGENT, PERSON, SYSTEM, Quotation, gaps
+from onefold.messages.quotation import AGENT, PERSON, SYSTEM, Quotation, Utterance, gaps
 from onefold.messages.sentences import pieces
 from onefold.model import Gap, Label, Quotes
 
@@ -79,6 +80,16 @@ def test_what_is_not_looked_at_would_not_have_been_chosen(seed: int, room: int) 
         expected = chosen(rounds, room)
 
     assert chosen(rounds, room) == expected
+
+
+@given(st.integers(0, 10**6), st.integers(0, 900))
+def test_what_is_quoted_never_exceeds_its_room_and_has_the_size_that_is_told(seed: int, room: int) -> None:
+    rounds = talk(seed)
+    heard = {one.number: Utterance(one.number, one.who, one.at, one.texts) for said in rounds for one in said}
+
+    for made in chosen(rounds, room):
+        written = read(made.quotes, (), (), heard)
+        assert made.tokens == written.tokens <= room
 
 
 @given(st.text(st.sampled_from('ab Z1.!?)"<:\n\t-,'), max_size=60) | st.text(st.characters(max_codepoint=127)))
