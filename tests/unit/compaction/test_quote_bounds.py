@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold.compaction import quote_selection
+from onefold.compaction.quote_material import _some
 from onefold.compaction.quote_selection import Speech, choose
 from onefold.compaction.quote_sizes import Sizes, Unit
 from onefold.compaction.rarity import Rarity
@@ -138,3 +139,13 @@ def test_what_is_quoted_of_a_message_may_be_nothing(many: int) -> None:
     size = sizes.of([(n, "", 0, 1) for n in range(5)], lambda n, _: there[n] if n < many else None)
 
     assert size == estimate(quotes_block(there, gaps((Gap(n, n, 1) for n in range(5, 10)), range(5))))
+
+
+@pytest.mark.parametrize(("many", "length", "some"), [(200, 9, 200), (201, 9, 101), (10_000, 9, 200), (600, 4_000, 67)])
+def test_how_rare_words_are_is_told_by_some_texts_from_everywhere(many: int, length: int, some: int) -> None:
+    texts = [f"{n:0{length}}" for n in range(many)]
+
+    taken = [int(text) for text in _some(texts)]
+
+    assert len(taken) == some
+    assert taken[-1] >= many - many // some - 1, "the last ones count as the first ones do"
