@@ -17,7 +17,7 @@ from fidelity.report import as_json, as_page, as_text, broken
 from fidelity.report import of_kit as kit_as_text
 
 PAGE = Path(__file__).parent.parent / "docs" / "fidelity.md"
-FULL, QUICK = (24, 4), (4, 1)
+FULL, QUICK = (24, 16), (4, 1)
 """Conversations of the corpus, and seeds in each language."""
 
 

@@ -109,14 +109,15 @@ def _plant_facts(plan: _Plan, share: float) -> None:
         for form in rng.sample(forms, round(len(forms) * share)):
             sentence, needs = _marked(plan, form)
             plan.said.append(_Said(rng.choice((0, 0, 0, 1, 1, 2, 3, 4)), [sentence]))
-            plan.planted.append(Planted(kind, needs, (sentence,)))
+            plan.planted.append(Planted(kind, needs, (sentence,), form=f"{name} {forms.index(form)}"))
     changing = plan.phrases["values"]
     for states in rng.sample(changing, round(len(changing) * share)):
         made = [_marked(plan, form) for form in states]
         for (sentence, _), stretch in zip(made, sorted(rng.sample(range(ROUNDS), len(states))), strict=True):
             plan.said.append(_Said(stretch, [sentence]))
         stale = tuple(needs[-1] for _, needs in made[:-1])
-        plan.planted.append(Planted("value", made[-1][1], tuple(sentence for sentence, _ in made), stale))
+        said = tuple(sentence for sentence, _ in made)
+        plan.planted.append(Planted("value", made[-1][1], said, stale, f"values {changing.index(states)}"))
 
 
 def _marked(plan: _Plan, form: str) -> tuple[str, tuple[str, ...]]:

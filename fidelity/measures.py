@@ -124,9 +124,6 @@ class Job:
     run: Callable[..., Found]
     given: tuple[object, ...]
 
-    def __call__(self) -> Found:
-        return self.run(*self.given)
-
 
 # ------------------------------------------------------------------ all of it
 
@@ -159,7 +156,7 @@ def measured(jobs: Sequence[Job], processes: int = 1) -> Found:
 
 
 def _done(job: Job) -> Found:
-    return job()
+    return job.run(*job.given)
 
 
 @cache

@@ -33,6 +33,8 @@ class Planted:
     """The sentences, in order; the last one holds."""
     stale: tuple[str, ...] = ()
     """Values that no longer hold."""
+    form: str = ""
+    """Which of a language's sentences it is: each says the same in every language."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,19 @@ import pytest
 import onefold
 from onefold import CommitRefused, Session, Store
 from onefold.compaction.holder import this_process
+from onefold.export import all_parents_first, lines
 from onefold.journal import lineage
 from onefold.journal.journal import Journal
 from onefold.journal.replication import copy, wanted
+from onefold.messages import FORMATS
 from onefold.messages.speaker_text import resolve
-from onefold.model import Claim, Quote, Quotes
+from onefold.model import Claim, Json, Quote, Quotes
 from onefold.storage.base import Transaction
 from tests.conftest import running
+from tests.support.command_line import run
 from tests.support.fault_injection import Told, open_store
 from tests.support.helpers import quick
-from tests.support.quoted import QUOTING, body_of, folded, quoted, work
+from tests.support.quoted import QUOTING, body_of, folded, forgetful, quoted, work
 
 RULE = "Never push to main, whatever happens."
 
@@ -95,6 +98,69 @@ def test_what_is_quoted_is_code_point_for_code_point_what_was_said(session: Sess
         string = resolve(record.body, pointer)
         assert string is not None
         assert 0 <= start < end <= len(string)
+
+
+IN_FORMATS: dict[str, Callable[[str], Json]] = {
+    "openai-chat": lambda text: {"role": "user", "content": [{"type": "text", "text": text}]},
+    "openai-responses": lambda text: {"role": "user", "content": [{"type": "input_text", "text": text}]},
+    "anthropic": lambda text: {"role": "user", "content": [{"type": "text", "text": text}]},
+    "claude-code": lambda text: {"type": "user", "message": {"role": "user", "content": text}},
+    "acp": lambda text: {"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": text}},
+    "gemini": lambda text: {"role": "user", "parts": [{"text": text}]},
+    "google-adk": lambda text: {"author": "user", "content": {"role": "user", "parts": [{"text": text}]}},
+    "langchain": lambda text: {"type": "human", "data": {"type": "human", "content": text}},
+    "pydantic-ai": lambda text: {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": text}]},
+    "json": lambda text: {"role": "user", "content": text},
+}
+"""What a person says, in every format."""
+
+
+def test_whatever_is_done_quotes_in_every_format_are_code_point_for_code_point_what_was_said(
+    address: str, opened: Callable[..., Store], tmp_path: Path
+) -> None:
+    assert {*IN_FORMATS} == {*FORMATS}
+    policy = quick(quote_tokens=8_000)
+    store = opened(address, policy=policy)
+    session = store.session("s")
+    said = {
+        number: text
+        for format, made in IN_FORMATS.items()
+        for text in STRANGE
+        for number in session.append(made(text), format=format).numbers
+    }
+    (beside,) = session.append({"role": "user", "content": "Erase this one, please."}).numbers
+
+    def compact(one: Session) -> None:
+        work(one, 40)
+        one.context()  # an erased word may have brought an older boundary back
+        assert one.compact(forgetful).applied
+        check(one)
+
+    def check(one: Session) -> None:
+        assert {q.number: q.text for q in one.context().quotes if q.number in said} == said
+
+    compact(session)
+    session.erase(beside)
+    compact(session)
+    session.append({"role": "user", "content": "One more turn, to be taken back."})
+    session.undo()
+    check(session)
+    session.redo()
+    check(session)
+    grandchild = session.fork(id="child").fork(id="grandchild")
+    compact(grandchild)
+
+    copied, source = opened(str(tmp_path / "copy.db"), policy=policy), store.journal.backend
+    assert {done.cause for done in copy(source, copied.journal, wanted(source), lambda _: None)} == {None}
+    file = tmp_path / "all.jsonl"
+    file.write_text("".join(line for one in all_parents_first(store, []) for line in lines(one)), encoding="utf-8")
+    again = opened(str(tmp_path / "again.db"), policy=policy)
+    brought = run(tmp_path, "import", "all.jsonl", "--into", "again.db")
+    assert brought.returncode == 0, brought.stderr
+    for other in (store, copied, again):
+        check(other.session("s"))
+        check(other.session("grandchild"))
+        assert other.verify().findings == ()
 
 
 def test_erasing_a_message_erases_its_quote_and_no_other(session: Session) -> None:

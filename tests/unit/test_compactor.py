@@ -27,7 +27,7 @@ HARD = 28
 
 
 def policy(**changes: Json) -> Policy:
-    """Without a ledger: these tests are about sizes, and what it finds in made-up words is no part of them."""
+    """Without quotes: these tests are about sizes, and what is quoted of made-up words is no part of them."""
     return quick(**{"limits": LIMITS, "quote_tokens": 0, **changes})
 
 

@@ -286,7 +286,7 @@ _OPENING = re.compile(
 _FENCE = re.compile(r"`{3,}+|~{3,}+")
 _CLOSING = re.compile(r"\s*+(?:`{3,}+|~{3,}+)")
 _NAMES = re.compile(r"""["']?\bfacts["']?\s*+:|["'](?:ends|withdrawn)["']\s*+:\s*+\[""")
-_TITLE = re.compile(r"-{3,}|(?=.{0,80}\Z)(?=.*(?:json|facts|ledger|machine))(?:\#.*|.*:\W*)", re.IGNORECASE)
+_TITLE = re.compile(r"-{3,}|(?=.{0,80}\Z)(?=.*(?:json|facts|machine))(?:\#.*|.*:\W*)", re.IGNORECASE)
 _EMPTY = re.compile(
     r"(?:\A|\n)[ \t]*+(?:`{3,}+|~{3,}+)[ \t]*+(?i:json\w*+)\s*+(?:null|None)?\s*+(?:`{3,}+|~{3,}+)?\s*+\Z"
 )

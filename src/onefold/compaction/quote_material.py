@@ -16,7 +16,7 @@ from onefold.messages.tool_groups import LEADING
 from onefold.model import Fact, LabelEnd, Quotes, Record
 
 _NEAR = 8
-_ENOUGH = 256 << 10
+_ENOUGH, _MANY = 256 << 10, 200
 
 
 def quoted_of(
@@ -56,8 +56,8 @@ def quoted_of(
 
 
 def _some(texts: Sequence[str]) -> list[str]:
-    """Enough of them, from everywhere, to tell how rare words are."""
-    step = max(1, sum(map(len, texts)) // _ENOUGH)
+    """Enough of them, from everywhere, to tell how rare words are: so many, or so many characters."""
+    step = max(1, sum(map(len, texts)) // _ENOUGH, -(-len(texts) // _MANY))
     return [*texts[::step]]
 
 

@@ -127,8 +127,8 @@ def note(
     source: tuple[int, ...] = (),
 ) -> int:  # fmt: skip
     """Writes a fact down that stands in every context. The same kind and key again takes its place; an empty text
-    takes it away, and so it does with a fact of the ledger. `source` are the messages it comes from: it goes if they
-    are erased."""
+    takes it away, and so it does with a fact that a segment carries. `source` are the messages it comes from: it goes
+    if they are erased."""
     if not kind or not kind.isprintable():
         raise InvalidMessage(f"session {session!r}: a note needs a kind, such as rule, path or goal")
     if not text.strip() and key is None:

@@ -7,7 +7,7 @@ that scripts share. What it gives are places in the text, and never a changed te
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 LONGEST = 400
@@ -53,17 +53,18 @@ def pieces(text: str) -> list[Piece]:
     """All that is said in a text, in order. In time proportional to it, whatever it is."""
     if "\n" not in text and text.lstrip()[:1] not in _MARKED:  # one line of plain words, as most are
         whole = _Run(0, len(text), False, False)
-        if text.isascii() and len(text) <= LONGEST and _ends(text, whole) in ([], [len(text)]):  # one sentence
+        ends = _ends(text, whole)
+        if text.isascii() and len(text) <= LONGEST and ends in ([], [len(text)]):  # one sentence
             start, end = _trimmed(text, 0, len(text))
             return [Piece(start, end, False, -1)] if start < end else []
-        return [Piece(start, end, False, -1) for start, end in _sentences(text, whole)]
+        return [Piece(start, end, False, -1) for start, end in _sentences(text, whole, ends)]
     made: list[Piece] = []
     heading, listed = -1, False
     for run in _runs(text):
         if not run.listed and not run.shown and listed:
             heading = -1  # a list is over, and with it what introduced it
         listed = run.listed
-        for start, end in _sentences(text, run):
+        for start, end in _sentences(text, run, [] if run.shown else _ends(text, run)):
             made.append(Piece(start, end, run.shown, heading))
         if not run.shown and made and text.endswith(_COLON, 0, made[-1].end):
             heading = len(made) - 1
@@ -147,10 +148,9 @@ _WIDE = 4_000
 _STOPS = (".", "!", "?", ";", *_COLON)
 
 
-def _sentences(text: str, run: _Run) -> Iterator[tuple[int, int]]:
-    """The sentences of a run, short ones together with a neighbour, long ones in parts."""
+def _sentences(text: str, run: _Run, ends: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The sentences of a run that end there, short ones together with a neighbour, long ones in parts."""
     begin = run.start
-    ends = [] if run.shown else _ends(text, run)
     waiting: tuple[int, int] | None = None
     for end in (*ends, run.end):
         start, stop = _trimmed(text, begin, end)

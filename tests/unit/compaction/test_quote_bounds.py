@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold.compaction import quote_selection
+from onefold.compaction.quote_material import _some
 from onefold.compaction.quote_selection import Speech, choose
 from onefold.compaction.quote_sizes import Sizes, Unit
 from onefold.compaction.rarity import Rarity
+from onefold.journal.quote_refs import read
 from onefold.messages.codecs import estimate
 from onefold.messages.context_text import quotes_block
-from onefold.messages.quotation import AGENT, PERSON, SYSTEM, Quotation, gaps
+from onefold.messages.quotation import AGENT, PERSON, SYSTEM, Quotation, Utterance, gaps
 from onefold.messages.sentences import pieces
 from onefold.model import Gap, Label, Quotes
 
@@ -81,6 +83,16 @@ def test_what_is_not_looked_at_would_not_have_been_chosen(seed: int, room: int) 
     assert chosen(rounds, room) == expected
 
 
+@given(st.integers(0, 10**6), st.integers(0, 900))
+def test_what_is_quoted_never_exceeds_its_room_and_has_the_size_that_is_told(seed: int, room: int) -> None:
+    rounds = talk(seed)
+    heard = {one.number: Utterance(one.number, one.who, one.at, one.texts) for said in rounds for one in said}
+
+    for made in chosen(rounds, room):
+        written = read(made.quotes, (), (), heard)
+        assert made.tokens == written.tokens <= room
+
+
 @given(st.text(st.sampled_from('ab Z1.!?)"<:\n\t-,'), max_size=60) | st.text(st.characters(max_codepoint=127)))
 def test_plain_text_has_the_same_sentences_as_any_other(text: str) -> None:
     beside = pieces(f"{text}\n\n\u00e9")
@@ -127,3 +139,13 @@ def test_what_is_quoted_of_a_message_may_be_nothing(many: int) -> None:
     size = sizes.of([(n, "", 0, 1) for n in range(5)], lambda n, _: there[n] if n < many else None)
 
     assert size == estimate(quotes_block(there, gaps((Gap(n, n, 1) for n in range(5, 10)), range(5))))
+
+
+@pytest.mark.parametrize(("many", "length", "some"), [(200, 9, 200), (201, 9, 101), (10_000, 9, 200), (600, 4_000, 67)])
+def test_how_rare_words_are_is_told_by_some_texts_from_everywhere(many: int, length: int, some: int) -> None:
+    texts = [f"{n:0{length}}" for n in range(many)]
+
+    taken = [int(text) for text in _some(texts)]
+
+    assert len(taken) == some
+    assert taken[-1] >= many - many // some - 1, "the last ones count as the first ones do"
