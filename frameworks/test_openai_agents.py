@@ -697,6 +697,28 @@ def test_an_item_in_an_answer_is_adopted_with_what_was_sent(tmp_path: Path, stre
         assert len(said(store.session("s"))) == 4 + 5 + 2
 
 
+def test_an_item_is_adopted_in_a_long_run_that_was_compacted_on_its_way(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    made = ResponseCompactionItem(id="cmp_1", encrypted_content="seal", type="compaction")
+
+    async def story() -> None:
+        output: Any = [made, function_call("read", {"path": "b"}, call_id="late")]
+        model = ScriptedModel([*long_run(14)[:-1], output, [assistant_message("All.")]])
+        async with OnefoldSession("s", path, policy=SMALL) as session:
+            config = RunConfig(tracing_disabled=True, call_model_input_filter=session.fit)
+            await Runner.run(agent(model), "Read.", session=session, run_config=config, max_turns=30)
+        assert model.calls[-1].input[0] == {"id": "cmp_1", "encrypted_content": "seal", "type": "compaction"}
+        assert len(model.calls[-1].input) == 3, "the item, and the call that came with it"
+
+    run(story)
+    with onefold.open(path) as store:
+        sources = [s.source for s in store.session("s").segments()]
+        assert "compaction" in sources
+        assert sources[-1] == "provider"
+        every_call_has_its_result(said(store.session("s")))
+        assert store.verify().findings == ()
+
+
 # ---------------------------------------------------------------------- several processes
 
 

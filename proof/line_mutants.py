@@ -50,7 +50,77 @@ _RATES, _GUARD = "server/security/rate_limit.py", "tests/server/test_guard.py"
 _FOLDING, _FOLDED = "acp/message_assembler.py", "tests/agents/test_message_assembler.py"
 _WORKER, _WORKERS = "worker.py", "tests/unit/test_worker.py"
 
+_MASKS, _MASKED = "journal/masks.py", "tests/contract/test_masks.py"
+_UNFOLD, _UNFOLDED = "journal/unfold.py", "tests/contract/test_unfold.py"
+_DRAFTS, _DRAFTED = "journal/summary_drafts.py", "tests/contract/test_drafts.py"
+_ADOPTION, _ADOPTED = "journal/adoption.py", "tests/contract/test_adoption.py"
+
+_LOOKS = "_in(tx: Transaction) -> Segment:\n        state = get_session(tx, session) if"
+
+_STEPS: tuple[tuple[str, str, str, str, str], ...] = (
+    (_MASKS, "not full or current.trigger == MANUAL:", "not full:", _MASKED,
+     "test_what_a_person_asked_for_is_never_given_up"),
+    (_MASKS, "if held or by_hand or not full or", "if held or by_hand or", _MASKED,
+     "test_one_that_waits_is_given_up_by_a_full_context_and_not_otherwise"),
+    (_MASKS, "if held or by_hand or not full", "if held or not full", _MASKED,
+     "test_one_that_waits_is_given_up_by_a_full_context_and_not_otherwise"),
+    (_MASKS, "stays = {*stands.pinned, ", "stays = {", _MASKED,
+     "test_what_may_not_be_masked_is_left_as_it_is"),
+    (_MASKS, ", *(n for n, _ in head.masked)}", "}", _MASKED,
+     "test_what_is_not_in_view_or_is_one_line_already_is_not_masked"),
+    (_MASKS, "return number >= cut and not", "return not", _MASKED,
+     "test_what_is_not_in_view_or_is_one_line_already_is_not_masked"),
+    (_MASKS, "return number >= cut and not lineage.is_hidden(hidden, number)", "return number >= cut", _MASKED,
+     "test_what_is_not_in_view_or_is_one_line_already_is_not_masked"),
+    (_MASKS, "may_compact(tx, state)", "pass", _MASKED,
+     "test_where_onefold_may_not_compact_it_does_not_mask"),
+    (_MASKS, 'if head.keeper != "onefold":', "if False:", _MASKED,
+     "test_where_onefold_may_not_compact_it_does_not_mask"),
+    (_UNFOLD, f"unfold{_LOOKS} expect_head is None", f"unfold{_LOOKS} True", _UNFOLDED,
+     "test_whoever_saw_another_head_unfolds_nothing"),
+    (_UNFOLD, f"refold{_LOOKS} expect_head is None", f"refold{_LOOKS} True", _UNFOLDED,
+     "test_whoever_saw_another_head_unfolds_nothing"),
+    (_UNFOLD, 'if head.keeper != "onefold":', "if False:", _UNFOLDED,
+     "test_a_session_that_its_agent_keeps_has_nothing_to_unfold"),
+    (_UNFOLD, "if most is None or opened.tokens_after <= most:", "if True:", _UNFOLDED,
+     "test_over_the_hard_limit_it_is_refused_with_the_size_and_nothing_written"),
+    (_UNFOLD, "if fits and not erased(tx, session, made):", "if fits:", _UNFOLDED,
+     "test_a_summary_of_what_was_erased_since_is_not_folded_again"),
+    ("journal/backoff.py", 'is not None and head.source == "restored":', "is not None and False:", _UNFOLDED,
+     "test_automatic_triggers_rest_and_a_full_context_and_a_person_are_heard"),
+    (_DRAFTS, "may_compact(tx, state)", "pass", _DRAFTED,
+     "test_what_is_not_for_onefold_to_summarise_again_is_said"),
+    (_DRAFTS, 'if head.keeper != "onefold":', "if False:", _DRAFTED,
+     "test_what_is_not_for_onefold_to_summarise_again_is_said"),
+    (_DRAFTS, "if not made.text.strip():", "if False:", _DRAFTED,
+     "test_an_empty_or_enormous_summary_is_not_taken"),
+    (_DRAFTS, '"surrogatepass"))) > SUMMARY_LIMIT:', '"surrogatepass"))) > 1 << 40:', _DRAFTED,
+     "test_an_empty_or_enormous_summary_is_not_taken"),
+    (_DRAFTS, "heard, head.cut)) is not None:", "heard, head.cut)) is None and False:", _DRAFTED,
+     "test_quotes_are_chosen_again_and_looked_at"),
+    (_DRAFTS, "if base is not None and base.cut < made.cut:", "if base is not None:", _DRAFTED,
+     "test_a_summary_that_was_written_again_is_written_again_of_the_same_messages"),
+    (_ADOPTION, "if not 0 < len(numbers) <= _MOST:", "if False:", _ADOPTED, "test_a_window_is_of_messages_in_view"),
+    (_ADOPTION, "if missing := [n for n in numbers if n not in records]:", "if missing := []:", _ADOPTED,
+     "test_a_window_is_of_messages_in_view"),
+    (_ADOPTION, "if last.number < head.cut:", "if False:", _ADOPTED, "test_behind_a_cut_nothing_is_adopted"),
+    (_ADOPTION, "if before is not None and before.window[-1] >= last.number:", "if False:", _ADOPTED,
+     "test_an_older_item_is_not_adopted_behind_a_newer_one"),
+    (_ADOPTION, "if any(not {*g}.isdisjoint(kept) for g in waiting):", "if False:", _ADOPTED,
+     "test_what_is_kept_waits_for_nothing"),
+    (_ADOPTION, "made.cut, hidden)) is not None:", "made.cut, hidden)) is None and False:", _ADOPTED,
+     "test_an_item_quotes_what_it_stands_for_and_nothing_else"),
+    (_ADOPTION, 'if head.keeper != "onefold":', "if False:", _ADOPTED,
+     "test_a_session_that_its_agent_compacts_adopts_nothing"),
+    ("journal/window_adoption.py", "adoption.may_adopt(journal, tx, state)", "pass", _ADOPTED,
+     "test_a_window_gives_up_no_compaction_that_somebody_works_on"),
+    ("compaction/context.py", "if adopted is not None and adopted.origin == origin", "if adopted is not None", _ADOPTED,
+     "test_a_context_has_the_item_for_its_origin_alone"),
+)  # fmt: skip
+"""What each step of the ladder and each way back looks at before it writes: where, what, what else, and its test."""
+
 LINES: tuple[Line, ...] = (
+    *(Line(*step) for step in _STEPS),
     Line(
         _RATES,
         "left = min(self._burst, left + max(0.0, now - since) * self._rate)",

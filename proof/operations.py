@@ -25,6 +25,7 @@ from onefold.journal import (
     turns,
     undo,
     unfold,
+    window_adoption,
 )
 from onefold.journal.adoption import Origin
 from onefold.journal.process_liveness import Whereabouts
@@ -386,6 +387,16 @@ def _adopt_sealed(store: Store) -> Act:
     return lambda: _adopts(store, number, sent)
 
 
+def _adopt_window(store: Store) -> Act:
+    """What came back in place of all that the session was cleared of."""
+    session = store.session("a")
+    sent = session.context().numbers
+    cleared = undo.clear(store.journal, "a").number
+    item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAA" * 20}
+    window = session.drafts([{"role": "user", "content": "message 1"}, item], "openai-responses", None)
+    return lambda: window_adoption.replace(store.journal, "a", cleared, window, sent, origin=THEM, key="window")
+
+
 def _erase_adopted(store: Store) -> Act:
     """What an item covers, with the answer that holds it."""
     number, sent = _compacted(store)
@@ -504,6 +515,7 @@ OPERATIONS: dict[str, Callable[[Store], Act]] = {
     "unmask": _unmask,
     "adopt what can be read": _adopt,
     "adopt what is sealed": _adopt_sealed,
+    "adopt a window in place of a clear": _adopt_window,
     "erase what an adopted item covers": _erase_adopted,
     "fork": lambda store: lambda: store.session("a").fork(id="f"),
     "keep": _keep,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,12 +26,12 @@ from onefold import (
     SummaryInput,
 )
 from onefold.compaction.provider_adoption import adopt_new
-from onefold.journal import replication, undo
+from onefold.journal import adoption, replication, undo
 from onefold.journal.journal import Journal
 from onefold.messages import codec
 from onefold.messages.codecs import estimate
 from onefold.messages.provider_item import item, without
-from onefold.model import Json
+from onefold.model import Json, Label, Quote, Quotes
 from tests.conftest import KINDS, running
 from tests.support import provider_rules
 from tests.support.helpers import quick
@@ -460,6 +461,32 @@ def test_a_call_is_never_parted_from_its_result(session: Session) -> None:
     )
 
 
+def test_what_is_kept_waits_for_nothing(session: Session) -> None:
+    numbers = session.append(
+        [asked("a"), called(1)[0], {"role": "developer", "content": "Be brief."}, sealed()], format="openai-responses"
+    ).numbers
+    sent = [numbers[0], numbers[2]]
+    nothing_changes(session, lambda: session.adopt(numbers[3], origin=OPENAI, covers=sent), NotNow, "waits for its")
+
+
+def test_a_window_is_of_messages_in_view(session: Session) -> None:
+    talk = in_stream(session)
+    window = (talk.before[-1], talk.item)
+    session.undo()
+    for numbers, why in ((window, "not messages in view"), ((), "has 1 to")):
+        adopt = partial(session.adopt, *numbers, origin=OPENAI, covers=talk.before[:2])
+        nothing_changes(session, adopt, OnefoldError, why)
+
+
+def test_an_item_quotes_what_it_stands_for_and_nothing_else(session: Session, journal: Journal) -> None:
+    talk = in_stream(session)
+    said = Quotes((Quote(talk.after[-1], "/content/0/text", 0, 3, 1.0),))
+    adopt = partial(
+        adoption.adopt, journal, "s", talk.window, talk.sent.numbers, origin=OPENAI, expect_head=session.head, said=said
+    )
+    nothing_changes(session, adopt, OnefoldError, "nothing was adopted")
+
+
 def test_said_again_it_is_the_same_adoption(talk: Talk) -> None:
     opened = talk.adopt()
     last = talk.session.state.last
@@ -576,6 +603,25 @@ def test_what_it_covers_is_erased_and_the_item_with_it(talk: Talk, store: Store)
     left = {*talk.before, *talk.after}.difference(erased.numbers)
     assert left <= {*context.numbers, *context.left_out}, "and nothing else of the past is missing"
     assert store.verify().healthy
+
+
+def test_a_label_of_what_a_sealed_item_does_not_cover_is_erased_with_its_message(
+    session: Session, journal: Journal
+) -> None:
+    words = ("plan my garden", "never move the shed")
+    numbers = session.append([*map(asked, words), answered("Gladly."), asked("go on")], format=NAME).numbers
+    quotes = tuple(Quote(n, "/content/0/text", 0, len(t), 1.0) for n, t in zip(numbers[:2], words, strict=True))
+    rule = Label(numbers[1], "/content/0/text", 0, len(words[1]), "rule", "about the shed")
+    said = Quotes(quotes, labels=(rule,))
+    journal.commit(running(journal), "what was said", numbers[3], kept=[numbers[1]], quotes=said)
+    sent = {*session.context().numbers} - {numbers[1]}
+    (one,) = session.append(sealed(), format=NAME).numbers
+    adoption.adopt(journal, "s", [one], sent, origin=OPENAI, expect_head=session.head, said=said)
+    assert session.context(origin=OPENAI).numbers == (one, 0, numbers[1])
+
+    session.erase(numbers[1])
+
+    assert "shed" not in str([r.body for r in session.read()])
 
 
 def test_the_item_itself_is_erased_and_so_is_its_text(talk: Talk) -> None:
@@ -820,6 +866,21 @@ def test_a_clear_of_what_an_agent_keeps_is_replaced_by_nothing(store: Store) -> 
     cleared = undo.clear(store.journal, "s").number
 
     nothing_changes(session, lambda: replaced(session, sent, cleared, sealed()), OnefoldError, "compacted by its agent")
+
+
+def test_a_window_gives_up_no_compaction_that_somebody_works_on(store: Store) -> None:
+    session = store.session("s")
+    sent, _ = talked(session)
+    running(store.journal)
+    window = session.drafts([sealed()], NAME, None)
+    arrives = partial(
+        adopt_new, store.journal, "s", window, cleared=None, origin=OPENAI, covers={*sent}, policy=quick(), key="window"
+    )
+
+    nothing_changes(session, arrives, NotNow, "is open")
+    store.journal.cancel("s")
+    opened = arrives()
+    assert session.context(origin=OPENAI).item == (opened.number - 1,)
 
 
 # ---------------------------------------------------------------------- what an agent's loop holds

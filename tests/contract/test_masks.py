@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import onefold
 from onefold import (
     CommitRefused,
+    CompactionDisabled,
     Compactor,
     ContextTooLarge,
     Limits,
@@ -173,6 +175,25 @@ def test_what_may_not_be_masked_is_left_as_it_is(session: Session, what: str) ->
         numbers[:1] = [session.append({"role": "user", "content": words(7)}).numbers[0]]
     assert [n for n, _ in session.mask(*numbers).masked] == numbers[1:]
     nothing_changes(session, lambda: session.mask(numbers[0]), OnefoldError, "nothing was written")
+
+
+def test_what_is_not_in_view_or_is_one_line_already_is_not_masked(session: Session, journal: Journal) -> None:
+    results = work(session, 6)
+    journal.commit(running(journal), "a summary", results[2] - 1)
+    session.append({"role": "user", "content": "and then?"})
+    (undone,) = work(session, 1, start=30)
+    session.undo()
+    session.mask(results[2])
+    for number in (results[0], undone, results[2]):
+        nothing_changes(session, partial(session.mask, number), OnefoldError, "nothing was written")
+
+
+def test_where_onefold_may_not_compact_it_does_not_mask(session: Session) -> None:
+    (result,) = work(session, 1)
+    review = session.fork("review", id="r")
+    nothing_changes(review, lambda: review.mask(result), CompactionDisabled, "does not compact")
+    session.set_compaction_owner("agent")
+    nothing_changes(session, lambda: session.mask(result), OnefoldError, "compacted by its agent")
 
 
 def test_nothing_to_mask_writes_nothing(session: Session) -> None:
@@ -355,6 +376,7 @@ def test_one_that_waits_is_given_up_by_a_full_context_and_not_otherwise(session:
     journal.request("s", trigger="threshold")
     nothing_changes(session, lambda: mask_all(journal, session), NotNow, "is open")
     nothing_changes(session, lambda: mask_all(journal, session, by_hand=True), NotNow, "is open")
+    nothing_changes(session, lambda: mask_all(journal, session, full=True, by_hand=True), NotNow, "is open")
     mask_all(journal, session, full=True)
     assert session.state.open is None
     assert kinds(session)[-2:] == ["compaction.superseded", "segment.opened"]

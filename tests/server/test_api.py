@@ -736,6 +736,21 @@ def test_tool_results_are_masked_and_what_that_saves_is_told_before(client: Test
     assert some in posted(client, "/api/mask", {"head": session.head, "numbers": [some]})["segment"]["masked"]
 
 
+def test_what_is_for_the_provider_that_made_it_alone_is_said(client: TestClient, session: Session) -> None:
+    sent = session.context()
+    item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAABo"}
+    (number,) = session.append(item, format="openai-responses").numbers
+    assert got(client, "/api/attach", session="s", history="none")["provided"] == []
+    session.adopt(number, origin=onefold.Origin("openai"), covers=sent)
+
+    seen = got(client, "/api/attach", session="s", history="none")
+
+    assert (seen["provided"], seen["head"]["hidden"]) == ([number], [[number, number]])
+    assert number not in got(client, "/api/context", session="s")["numbers"]
+    session.undo()
+    assert got(client, "/api/attach", session="s", history="none")["provided"] == [], "that one was taken back"
+
+
 def test_a_summary_is_drafted_compared_and_taken(store: Store, session: Session) -> None:
     def writes(material: SummaryInput) -> Summary:
         return Summary(f"Again: src/b.py. {material.instructions}", by="a model", spent=Usage(1, 900, 40))

@@ -343,6 +343,21 @@ def test_a_masked_result_says_so_and_opens(shown: Shown, served: Served) -> None
     expect(row.locator("details[open]")).to_contain_text("what it gave " * 59)
 
 
+def test_what_the_provider_compacted_is_marked_and_not_called_undone(shown: Shown, served: Served) -> None:
+    with onefold.open(served.address, policy=POLICY) as store:
+        session = store.session("sealed here")
+        session.append(talk(4))
+        sent = session.context()
+        item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAABo"}
+        (number,) = session.append(item, format="openai-responses").numbers
+        session.adopt(number, origin=onefold.Origin("openai"), covers=sent)
+    page = shown.open("sealed here")
+    page.keyboard.press("m")
+
+    expect(page.get_by_role("radio", name="As it happened")).to_be_checked()
+    expect(row(page, number).locator(".tag")).to_have_text("provider's")
+
+
 def test_a_fold_tells_how_it_was_made(shown: Shown) -> None:
     page = shown.open(MAIN)
     page.locator(".cut:not(.other)").first.press("Enter")

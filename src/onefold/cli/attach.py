@@ -125,19 +125,19 @@ class Screen(RecordPage):
         super().__init__(full=False)
         self._json = json
 
-    def show(self, record: Record, *, orphan: bool, undone: bool = False) -> None:
+    def show(self, record: Record, *, orphan: bool, mark: str = "") -> None:
         if self._json:
             raw(encode(plain(record)) + "\n")
             finish()
         elif record.kind != COMMITTED:  # the segment that it opens says more
-            super().show(record, orphan=orphan, undone=undone)
+            super().show(record, orphan=orphan, mark=mark)
 
     def end(self) -> None:
         """After Ctrl-C, whose sign the terminal has shown."""
         if not self._json and sys.stdout.isatty():
             say()
 
-    def _event(self, record: Record, head: str, *, undone: bool) -> None:
+    def _event(self, record: Record, head: str, mark: str) -> None:
         if record.kind == SEGMENT_OPENED and record.body.get("source") == "compaction":
             say(
                 f"{head}── folded: {short(words(record), max(40, text_width() - len(head) - 14))} ──", style="bold cyan"

@@ -14,10 +14,10 @@ from onefold.compaction.context import Context
 from onefold.describe import numbered, said, turn_words, words
 from onefold.export import plain
 from onefold.humanize import count, listed
-from onefold.journal import context_prefix, lineage
+from onefold.journal import adoption, context_prefix, lineage
 from onefold.messages.codecs import PLAIN, codec
 from onefold.messages.context_text import EARLIER, FACTS, PINNED, PINNED_END, QUOTES, notes_block
-from onefold.model import NOTE, Json, Record, Segment
+from onefold.model import MESSAGE, NOTE, Json, Record, Segment
 from onefold.session import Session
 from onefold.store import Store
 
@@ -67,6 +67,8 @@ class ContextPage:
             lambda tx: context_prefix.of(tx, session.id, self._begins, context.last + 1)
         )
         self._notes = begins.opening.notes
+        self._provided = store.journal.backend.read(lambda tx: adoption.apart(tx, session.id, self._begins))
+        self._item = store.journal.backend.read(lambda tx: adoption.in_force(tx, session.id, self._begins))
         self._part = ""
 
     def show(self) -> None:
@@ -89,7 +91,8 @@ class ContextPage:
                 self._message("", "tool", 0, "(made up: this call got no result)")
             else:
                 for record in self._session.read(number, number + 1):
-                    self._recorded(_as_sent(record, body) if number in context.masked else record)
+                    told = record.kind == MESSAGE and body != record.body
+                    self._recorded(_as_sent(record, body) if told else record)
         self._left_out()
 
     def _left_out(self) -> None:
@@ -103,9 +106,18 @@ class ContextPage:
                 f"left out, without their call, replaced or only reasoning: {numbered(context.left_out)}",
                 style="yellow",
             )
-        if self._begins.hidden:
-            hidden = listed(f"#{a} to #{b}" if a < b else f"#{a}" for a, b in self._begins.hidden)
+        if self._item is not None:
+            whose = safe(self._item.origin.provider)
+            say(f"{whose} is sent its own compaction in place of what that covers: {numbered(self._item.window)}")
+        if self._provided:
+            say(f"left out, for the provider that made it alone: {numbered(sorted(self._provided))}", style="dim")
+        if taken := self._taken_back():
+            hidden = listed(f"#{a} to #{b}" if a < b else f"#{a}" for a, b in taken)
             say(f"left out, undone or erased: {hidden}", style="dim")
+
+    def _taken_back(self) -> list[tuple[int, int]]:
+        out = tuple((n, n) for n in sorted(self._provided))
+        return [(a, b - 1) for first, last in self._begins.hidden for a, b in lineage.visible(out, first, last + 1)]
 
     def _head(self) -> None:
         context, state = self._context, self._session.state

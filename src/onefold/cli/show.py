@@ -14,13 +14,13 @@ from onefold.cli.output import as_json_array, on_terminal, safe, safe_lines, say
 from onefold.describe import summary_of, turn_words, words
 from onefold.export import plain
 from onefold.humanize import clock_time
-from onefold.journal import lineage
+from onefold.journal import adoption, lineage
 from onefold.messages.tool_groups import group
 from onefold.model import MESSAGE, NOTE, SEGMENT_OPENED, Fact, Record
 from onefold.session import Session
 from onefold.storage.base import Transaction
 
-UNDONE = "(undone) "
+UNDONE, PROVIDED = "(undone) ", "(for its provider) "
 ORPHAN = "a tool result without its call: kept here, left out of every context"
 
 
@@ -68,6 +68,11 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         state = found.state
         head = opened.journal.backend.read(lambda tx: tx.segment(found.id, state.head))
         hidden = head.hidden if head is not None else ()
+        provided = (
+            opened.journal.backend.read(lambda tx: adoption.apart(tx, found.id, head))
+            if head is not None
+            else frozenset()
+        )
         stop = min(state.last, last or state.last) + 1
         records = found.read(first, stop)
         if json:
@@ -77,8 +82,9 @@ def command(  # noqa: PLR0917  a parameter here is an option there
             return
         page = RecordPage(full=full)
         for record in records:
-            undone = record.kind in (MESSAGE, NOTE) and lineage.is_hidden(hidden, record.number)
-            page.show(record, orphan=record in orphans, undone=undone)
+            out = record.kind in (MESSAGE, NOTE) and lineage.is_hidden(hidden, record.number)
+            mark = PROVIDED if record.number in provided else UNDONE if out else ""
+            page.show(record, orphan=record in orphans, mark=mark)
             if record.kind == SEGMENT_OPENED and record.body.get("labels"):
                 print_facts(opened.journal.backend.read(partial(_called, found.id, record)))
         if page.day is None:
@@ -100,36 +106,36 @@ class RecordPage:
         self.day: str | None = None
         self._full = full
 
-    def show(self, record: Record, *, orphan: bool, undone: bool = False) -> None:
+    def show(self, record: Record, *, orphan: bool, mark: str = "") -> None:
         day, moment = clock_time(record.at).split()
         if day != self.day:
             self.day = day
             say(day, style="dim")
         head = f"#{record.number:<6} {moment}  "
         if record.header is not None:
-            self._message(record, head, undone=undone)
+            self._message(record, head, mark)
         else:
-            self._event(record, head, undone=undone)
+            self._event(record, head, mark)
         if orphan:
             say(f"{'':18}! {ORPHAN}", style="yellow")
 
-    def _message(self, record: Record, head: str, *, undone: bool) -> None:
+    def _message(self, record: Record, head: str, mark: str) -> None:
         what = record.header.role if record.header and record.kind == MESSAGE else record.kind
         head = f"{head}{short(what, 12):<9} " + (f"[{short(record.actor, 20)}] " if record.actor else "")
-        head += UNDONE if undone else ""
+        head += mark
         if self._full:
             say(head.rstrip(), style="bold")
             _indented(safe_lines(words(record)))
         else:
-            say(head + short(words(record), max(24, text_width() - len(head))), style="dim" if undone else None)
+            say(head + short(words(record), max(24, text_width() - len(head))), style="dim" if mark else None)
 
-    def _event(self, record: Record, head: str, *, undone: bool) -> None:
+    def _event(self, record: Record, head: str, mark: str) -> None:
         """Whole, however many lines it takes on a terminal: this is what people look for."""
-        text = f"{safe(record.kind)}: {UNDONE if undone else ''}{safe(words(record))}"
+        text = f"{safe(record.kind)}: {mark}{safe(words(record))}"
         room = max(40, text_width() - len(head))
         lines = textwrap.wrap(text, room) if on_terminal() else [text]
         for i, line in enumerate(lines):
-            say(f"{head if i == 0 else ' ' * len(head)}{line}", style="dim" if undone else "cyan")
+            say(f"{head if i == 0 else ' ' * len(head)}{line}", style="dim" if mark else "cyan")
         if (summary := summary_of(record)) is not None:
             if self._full:
                 _indented(safe_lines(summary))

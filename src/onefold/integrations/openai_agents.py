@@ -215,9 +215,11 @@ class OnefoldSession:
         """
         given = data.model_data
         kept = await self._kept()
-        items = await self._items(await kept.compactor.mid_turn(kept.session, origin=self._origin))
+        context = await kept.compactor.mid_turn(kept.session, origin=self._origin)
+        items = await self._items(context)
         if not given.input or given.input[-1] not in reversed(items):
             return given
+        self._sent.asked(context)
         return ModelInputData(input=items, instructions=given.instructions)
 
     async def compact(self, instructions: str | None = None) -> CompactResult:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from onefold.compaction.context import Context
+
+_run: ContextVar[ref[asyncio.Task[Any]] | None] = ContextVar("onefold_run", default=None)
+"""The task that was given a context last, also in tasks that it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,15 @@ class SentRecords:
         numbers = frozenset((*context.numbers, *context.left_out))
         if (task := asyncio.current_task()) is not None:
             self._tasks[task] = _InTask(numbers, context.last)
+            _run.set(ref(task))
         self._first = numbers if self._first is None else self._first
+
+    def asked(self, context: Context) -> None:
+        """In its run the model is sent this whole context now, by the run's own task or by one that it started."""
+        run = _run.get()
+        task = None if run is None else run()
+        if task is not None and task in self._tasks:
+            self._tasks[task] = _InTask(frozenset((*context.numbers, *context.left_out)), context.last)
 
     def unknown(self) -> None:
         """This task was given a part of a context."""

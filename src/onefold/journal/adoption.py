@@ -96,6 +96,17 @@ def in_force(tx: Transaction, session: str, on: Segment) -> Adopted | None:
     return found if there.issuperset(found.window) else None
 
 
+def apart(tx: Transaction, session: str, head: Segment) -> frozenset[int]:
+    """What is hidden though nobody took it back: messages that are nothing but a provider's window, and are for that
+    provider alone."""
+    found: set[int] = set()
+    for owner, first, end in lineage.record_ranges(tx, session, 1, head.number + 1) if head.hidden else ():
+        for made in (s for s in tx.segments(owner) if s.source == "provider" and first <= s.number < end):
+            adopted = None if lineage.is_hidden(head.hidden, made.number) else of(tx.record(owner, made.number))
+            found |= {*adopted.window} if adopted is not None else set()
+    return frozenset(n for n in found if lineage.is_hidden(head.hidden, n))
+
+
 def beyond(tx: Transaction, session: str, on: Segment, number: int) -> bool:
     """Whether the item of a segment lies behind a record."""
     found = None if on.item is None else of(lineage.record(tx, session, on.item))
@@ -332,12 +343,14 @@ def windows(tx: Transaction, state: SessionState, gone: Ranges) -> list[int]:
 
 
 def tells_of(record: Record | None, some: Segment, gone: Ranges) -> bool:
-    """Whether a segment adopted an item that covers any of these records, or is one of them."""
+    """Whether a segment adopted an item that covers any of these records, or is one of them; or quotes one, which may
+    be kept by name and not covered."""
     adopted = of(record)
     if adopted is None:
         return False
-    own = any(a <= n <= b for a, b in gone for n in adopted.window)
-    return own or any([*lineage.visible(_apart(adopted, some), a, b + 1)] for a, b in gone)
+    labels = (n for label in adopted.quotes.labels for n in (label.number, label.by))
+    told = {*adopted.window, *(q.number for q in adopted.quotes.stretches), *labels}
+    return any(lineage.is_hidden(gone, n) for n in told) or any([*lineage.visible(_apart(adopted, some), a, b + 1)] for a, b in gone)
 
 
 def _apart(adopted: Adopted, some: Segment) -> Ranges:

@@ -244,6 +244,7 @@ class AnsweredJson(TypedDict):
 class SnapshotJson(TypedDict):
     session: SessionJson
     head: SegmentJson
+    provided: list[int]
     segments: list[SegmentJson]
     turn: TurnJson | None
     queue: list[RecordJson]

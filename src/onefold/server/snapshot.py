@@ -13,7 +13,7 @@ from fastapi import Request
 from onefold.acp.host import RoomHost
 from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
-from onefold.journal import lineage, turns
+from onefold.journal import adoption, lineage, turns
 from onefold.journal.journal import segment
 from onefold.model import Compaction, Holder, OpenTurn, Record, Segment, SessionState
 from onefold.recall import Recall
@@ -190,6 +190,7 @@ def snapshot(app_state: AppState, tx: Transaction, state: SessionState) -> Snaps
     return {
         "session": row(app_state, tx, state, goes_on),
         "head": segment_json(head),
+        "provided": sorted(adoption.apart(tx, state.id, head)),
         "segments": [segment_json(s) for s in tx.segments(state.id)],
         "turn": turn_json(goes_on.turn, tx.now) if goes_on.turn is not None else None,
         "queue": [record_json(r) for r in queued if r is not None],

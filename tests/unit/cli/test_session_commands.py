@@ -366,6 +366,32 @@ def test_old_tool_results_are_masked_by_hand_and_shown_again(store: Path, call: 
     assert (len(again["masked"]), again["tokens_before"], again["tokens_after"]) == (2, before, made.tokens_after)
 
 
+def test_what_the_provider_compacted_is_not_called_undone(store: Path, call: Call) -> None:
+    with onefold.open(store) as opened:
+        session = opened.session("talk")
+        sent = session.context()
+        item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAABo"}
+        (sealed,) = session.append(item, format="openai-responses").numbers
+        session.adopt(sealed, origin=onefold.Origin("openai"), covers=sent)
+        answer = {"role": "assistant", "content": [{"type": "compaction", "content": "A talk."}, _text("Go on.")]}
+        asked = session.context()
+        (read,) = session.append(answer, format="anthropic").numbers
+        session.adopt(read, origin=onefold.Origin("anthropic"), covers=asked)
+
+    shown, told = fine(call("show", "talk")), fine(call("context", "talk"))
+
+    assert "(undone)" not in shown
+    assert "(for its provider) " in next(line for line in shown.splitlines() if f"#{sealed} " in line)
+    assert "undone or erased" not in told
+    assert f"left out, for the provider that made it alone: #{sealed}" in told
+    assert f"anthropic is sent its own compaction in place of what that covers: #{read}" in told
+    assert next(line for line in told.splitlines() if line.startswith(f"#{read} ")).endswith(" Go on.")
+
+
+def _text(words: str) -> Json:
+    return {"type": "text", "text": words}
+
+
 # ---------------------------------------------------------------------- fork
 
 

@@ -17,7 +17,7 @@ import jsonschema_rs
 import pytest
 
 import onefold
-from onefold import Session, Store, StoreDamaged, StoreError
+from onefold import Session, Store, StoreDamaged, StoreError, StoreTooNew
 from onefold.model import Json
 from onefold.storage.jsonl import layout, store_lock
 from onefold.storage.sqlite import path_checks
@@ -166,6 +166,27 @@ def test_an_index_that_is_lost_damaged_or_of_another_store_is_made_anew(made: Pa
 def _of_another(root: Path) -> None:
     said = json.loads((root / layout.OWN / layout.STORE).read_text())
     (root / layout.OWN / layout.STORE).write_text(json.dumps({**said, "incarnation": "another"}))
+
+
+def test_a_store_that_an_older_program_made_is_taken_over_and_shut_to_that(
+    made: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_files(root) as store:
+        before = everything(store)
+    files, says = prints(root), root / layout.OWN / layout.STORE
+    now = json.loads(says.read_text())
+    says.write_text(json.dumps({**now, "format": 1}))
+    index = apsw.Connection(str(root / layout.OWN / layout.INDEX))
+    index.pragma("user_version", 7)
+    index.close()
+
+    with open_files(root) as store:
+        assert everything(store) == before
+    assert json.loads(says.read_text()) == now
+    monkeypatch.setattr(layout, "FORMAT", 1)
+    with pytest.raises(StoreTooNew, match="Nothing was written"):
+        open_files(root)
+    assert prints(root) == files
 
 
 def test_an_index_is_not_replaced_under_a_process_that_has_it_open(

@@ -152,7 +152,8 @@ export class Conversation {
     if (segment && typeof record.body.summary === "string") return this.#card(segment, depth, false);
     const pinned = this.pins.has(number);
     const masked = !pinned && this.known.head.masked?.includes(number);
-    const marks = { depth, pinned, masked, kept: kept && !pinned, hidden: mode === "all" && hidden(number, this.known.head) };
+    const provided = mode === "all" && this.known.provided.includes(number);
+    const marks = { depth, pinned, masked, provided, kept: kept && !pinned, hidden: mode === "all" && !provided && hidden(number, this.known.head) };
     return rows.row(record, marks, this.open);
   }
 

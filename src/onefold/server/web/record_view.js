@@ -48,6 +48,7 @@ function message(record, marks, open) {
         marks.pinned && el("span.tag.accent", { title: "Stays in every context, word for word" }, icon("pin"), "pinned"),
         marks.kept && el("span.tag", { title: "Kept word for word by the compaction" }, "kept"),
         marks.masked && el("span.tag", { title: "The model sees one line in its place, and can read it again by its number" }, "masked"),
+        marks.provided && el("span.tag", { title: "Came back with a compaction that the provider made: no other model sees it" }, "provider's"),
         marks.hidden && el("span.tag", { title: "Taken back by an undo: the model does not see it" }, "undone"),
         el("span.aside", {},
           el("span.tokens", { title: "Estimated size" }, `${words.tokens(record.header?.tokens)} tok`),

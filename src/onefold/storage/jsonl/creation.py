@@ -46,18 +46,38 @@ def prepare(disk: Disk, root: Path, *, create: bool, ids: Ids, names: Ids) -> st
                 f"there is no store at {root}; check the path, or make one: `onefold init`, onefold.open(path)"
             )
         _make(disk, root, ids(), names)
-    path = root / layout.OWN / layout.STORE
-    try:
-        said = orjson.loads(disk.read_whole(path))
-        format, incarnation = int(said["format"]), str(said["incarnation"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreDamaged(f"{path} cannot be read ({error}); put it back from a backup, or remove it") from error
+    format, incarnation = _store_of(disk, root)
     if format > layout.FORMAT:
         raise StoreTooNew(
             f"{root} has files of format {format}, and this program knows {layout.FORMAT}. Update it: "
             "pip install -U onefold. Nothing was written"
         )
     return incarnation
+
+
+def raise_format(disk: Disk, root: Path, names: Ids) -> None:
+    """Shuts older programs out of a store that one of them made. Nobody else has it open."""
+    format, incarnation = _store_of(disk, root)
+    if format < layout.FORMAT:
+        own = root / layout.OWN
+        beside = own / f".new-{names()}"
+        disk.write_new(beside, _store_line(incarnation))
+        disk.rename(beside, own / layout.STORE)
+        disk.fsync_folder(own)
+
+
+def _store_of(disk: Disk, root: Path) -> tuple[int, str]:
+    """The format and the incarnation that a store says it has."""
+    path = root / layout.OWN / layout.STORE
+    try:
+        said = orjson.loads(disk.read_whole(path))
+        return int(said["format"]), str(said["incarnation"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreDamaged(f"{path} cannot be read ({error}); put it back from a backup, or remove it") from error
+
+
+def _store_line(incarnation: str) -> bytes:
+    return orjson.dumps({"format": layout.FORMAT, "incarnation": incarnation}) + b"\n"
 
 
 def _make(disk: Disk, root: Path, incarnation: str, names: Ids) -> None:
@@ -79,7 +99,7 @@ def _make(disk: Disk, root: Path, incarnation: str, names: Ids) -> None:
 def store_json(disk: Disk, own: Path, incarnation: str, names: Ids) -> None:
     """Whoever links it first has made the store."""
     beside = own / f".new-{names()}"
-    disk.write_new(beside, orjson.dumps({"format": layout.FORMAT, "incarnation": incarnation}) + b"\n")
+    disk.write_new(beside, _store_line(incarnation))
     try:
         disk.link(beside, own / layout.STORE)
     except FileExistsError:

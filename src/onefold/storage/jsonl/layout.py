@@ -18,8 +18,9 @@ LAG = "lag"
 USERS = "users"
 DELETED = "deleted.jsonl"
 HEAD = "head.json"
-FORMAT = 1
-"""Of the files. A store that says a higher number was written by a newer program."""
+FORMAT = 2
+"""Of the files. A store that says a higher number was written by a newer program. Format 1 knew no masks and no items
+of providers: a writer that does not know them would drop them, and show what they hide."""
 
 _LONGEST = 200  # bytes of a folder's name; file systems take 255
 _SAFE = "-_.@+=,"

@@ -45,6 +45,7 @@ class Settling(FilesCore):
         try:
             if not creation.is_sound(self.connect, self._path, self.incarnation):
                 self._users.alone(self.address)
+                creation.raise_format(self._disk, self._root, self._names)
                 log.info("store %s: its index is made from its files", self.address)
                 creation.build_index(self._disk, self._root, self.connect, self.incarnation, self._names)
                 self._lock.note([])
