@@ -429,7 +429,7 @@ def test_what_stands_for_a_masked_result_is_never_written(path: Path, new_id: bo
                 await ask(runner_of(service, Strict(seen=[])), f"Question {n}?")
         with onefold.open(path) as store:
             before = [r.body for r in store.session(IN_JOURNAL).read() if r.kind == "message"]
-            results = [r.number for r in store.session(IN_JOURNAL).read() if r.header and r.header.closes]
+            results = [r.number for r in store.session(IN_JOURNAL).read() if r.header and r.header.result_ids]
             store.session(IN_JOURNAL).mask(*results[:3])
         for n in range(3):  # each of them another process, as far as the service knows
             async with OnefoldSessionService(path) as service:

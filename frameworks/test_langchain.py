@@ -306,7 +306,7 @@ def test_what_stands_for_a_masked_result_is_never_written(path: Path, how: str) 
         for n in range(4):
             ask(agent, f"Question {n}?")
         before = [m.text for m in said(store) if isinstance(m, ToolMessage)]
-        results = [r.number for r in store.session("talk").read() if r.header is not None and r.header.closes]
+        results = [r.number for r in store.session("talk").read() if r.header is not None and r.header.result_ids]
         store.session("talk").mask(*results[:3])
 
     with onefold.open(path) as store:  # the checkpointer's state has the whole results, and then the lines

@@ -92,9 +92,9 @@ def test_two_processes_on_one_session_lose_nothing_and_never_fork(loop: str, tmp
         """Reads a log for each question. It is sent no call without its result."""
         format = "anthropic" if loop == "anthropic_loop" else "openai-chat"
         headers = [codec(format).header(message) for message in asked.messages]
-        wanted = [id for header in headers for id in header.opens]
-        assert wanted == [id for header in headers for id in header.closes]
-        if headers[-1].closes:
+        wanted = [id for header in headers for id in header.call_ids]
+        assert wanted == [id for header in headers for id in header.result_ids]
+        if headers[-1].result_ids:
             return says("Read.", usage=(len(asked.text) // 4, 1))
         return calls(Call("read_log", {"name": "a"}, id=f"call-{next(numbers)}"), usage=(len(asked.text) // 4, 1))
 

@@ -387,7 +387,7 @@ def test_what_stands_for_a_masked_result_is_never_written(tmp_path: Path, change
             await Runner.run(agent(ScriptedModel(long_run(4))), "Read.", session=session, run_config=QUIET)
         with onefold.open(tmp_path / "a.db") as store:
             before = bodies(said(store.session("s")))
-            results = [r.number for r in said(store.session("s")) if r.header and r.header.closes]
+            results = [r.number for r in said(store.session("s")) if r.header and r.header.result_ids]
             store.session("s").mask(*results[:3])
         for n in range(3):  # each of them another process, as far as the session knows
             async with OnefoldSession("s", tmp_path / "a.db") as session:
@@ -399,7 +399,7 @@ def test_what_stands_for_a_masked_result_is_never_written(tmp_path: Path, change
             kept = said(store.session("s"))
             assert bodies(kept)[: len(before)] == before
             assert "is left out" not in str(bodies(kept))
-            answered = [r.body["call_id"] for r in kept if r.header and r.header.closes]
+            answered = [r.body["call_id"] for r in kept if r.header and r.header.result_ids]
             assert len(answered) == len({*answered}) == 4 + 3
 
     run(story)

@@ -610,7 +610,7 @@ def test_what_stands_for_a_masked_result_is_never_written(
         await history.aclose()
         with onefold.open(tmp_path / "a.db") as store:
             before = [r.body for r in said(store.session("s"))]
-            results = [r.number for r in said(store.session("s")) if r.header and r.header.closes]
+            results = [r.number for r in said(store.session("s")) if r.header and r.header.result_ids]
             store.session("s").mask(*results[:3])
         came: list[ModelMessage] | None = None
         for n in range(3):  # each of them another process, as far as the capability knows
@@ -627,7 +627,7 @@ def test_what_stands_for_a_masked_result_is_never_written(
             assert [r.body for r in kept][: len(before)] == before
             assert "is left out" not in str([r.body for r in kept])
             every_call_has_its_result(kept)
-            assert len([r for r in kept if r.header and r.header.closes]) == 4 + 3 * 2
+            assert len([r for r in kept if r.header and r.header.result_ids]) == 4 + 3 * 2
 
     run(story)
 
@@ -650,7 +650,7 @@ def test_a_run_that_failed_is_gone_on_with_and_what_stands_for_its_results_is_no
         await history.aclose()
         with onefold.open(tmp_path / "a.db") as store:
             before = [r.body for r in said(store.session("s"))]
-            results = [r.number for r in said(store.session("s")) if r.header and r.header.closes]
+            results = [r.number for r in said(store.session("s")) if r.header and r.header.result_ids]
             store.session("s").mask(*results[:2])
             shown = ModelMessagesTypeAdapter.validate_python(store.session("s").context().messages)
         again = OnefoldHistory(tmp_path / "a.db")

@@ -397,7 +397,7 @@ def _observe(store: Store) -> Act:
     agent_compactions.set_compaction_owner(store.journal, "a", "agent")
     store.journal.request("a")
     return lambda: agent_compactions.record_agent_compaction(
-        store.journal, "a", source="a hook", witnesses=("the transcript",)
+        store.journal, "a", source="a hook", signals=("the transcript",)
     )
 
 

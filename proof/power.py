@@ -102,7 +102,7 @@ def story(seed: int, losses: Iterable[Loss] | None = None) -> Told:
                 session.append({"role": "user", "content": content})
                 recorder.acknowledge((content, 1))
                 if n % 8 == 5:
-                    backend.scrub()
+                    backend.purge()
                 if n % 8 == 7:
                     recorder.acknowledge(("segments", session.compact().segment and len(session.segments())))
     recorder.unregister()

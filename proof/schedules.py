@@ -347,7 +347,7 @@ def _call(id: str) -> Json:
 def _result(stage: Stage, me: Actor) -> Actor | None:
     """The result of the call comes, late or in time."""
     state = stage.journal.state(SESSION)
-    there = [r for r in stage.journal.read(SESSION) if r.header is not None and r.header.closes]
+    there = [r for r in stage.journal.read(SESSION) if r.header is not None and r.header.result_ids]
     if there:
         return None
     body = {"role": "tool", "tool_call_id": "c1", "content": f"result {state.messages}"}
@@ -404,10 +404,10 @@ def _torn(tx: Transaction, records: list[Record], head: Segment) -> str | None:
         return None
     claimed = [r for r in records if r.number < by.fence]
     ended = {r.turn for r in claimed if r.kind == "turn.settled"}
-    for call in (r for r in claimed if r.header is not None and r.header.opens and r.number < head.cut):
+    for call in (r for r in claimed if r.header is not None and r.header.call_ids and r.number < head.cut):
         since = [r.header for r in claimed if r.number > call.number and r.header is not None]
-        answered = {id for header in since for id in header.closes}
-        opens = call.header.opens if call.header is not None else ()
+        answered = {id for header in since for id in header.result_ids}
+        opens = call.header.call_ids if call.header is not None else ()
         asked_again = any(header.role == "assistant" for header in since)
         if not answered >= {*opens} and not asked_again and call.turn not in ended:
             return f"the call in message {call.number} was open when it was claimed, and lies before the cut"
@@ -416,7 +416,7 @@ def _torn(tx: Transaction, records: list[Record], head: Segment) -> str | None:
 
 def _mask(stage: Stage, me: Actor, *, full: bool = False) -> Actor:
     """Masks the results of the segment that it saw."""
-    given = [r.number for r in stage.journal.read(SESSION) if r.header is not None and r.header.closes]
+    given = [r.number for r in stage.journal.read(SESSION) if r.header is not None and r.header.result_ids]
     return replace(me, seen=masks.mask(stage.journal, SESSION, given, expect_head=me.seen, full=full).number)
 
 
@@ -499,7 +499,7 @@ def _send(stage: Stage, me: Actor, *, part: bool = False) -> Actor:
 
 
 def _answers(record: Record) -> bool:
-    return record.header is not None and bool(record.header.closes)
+    return record.header is not None and bool(record.header.result_ids)
 
 
 def _provide(stage: Stage, me: Actor) -> Actor | None:
@@ -545,8 +545,8 @@ def _parted(records: list[Record], head: Segment) -> str | None:
     """A call and its result stand in a context both, or neither."""
     there = [r for r in records if r.header is not None and not lineage.is_hidden(head.hidden, r.number)]
     shown = {r.number for r in there if r.number >= head.cut or r.number in head.kept}
-    for call in (r for r in there if r.header is not None and r.header.opens):
-        given = [r for r in there if r.header is not None and {*r.header.closes} & {*call.header.opens}]  # type: ignore[union-attr]
+    for call in (r for r in there if r.header is not None and r.header.call_ids):
+        given = [r for r in there if r.header is not None and {*r.header.result_ids} & {*call.header.call_ids}]  # type: ignore[union-attr]
         if any((r.number in shown) != (call.number in shown) for r in given):
             return f"the call in message {call.number} is parted from its result"
     return None

@@ -74,9 +74,9 @@ class Header:
 
     role: str
     tokens: int
-    opens: tuple[str, ...] = ()
+    call_ids: tuple[str, ...] = ()
     """Ids of the tool calls this message makes."""
-    closes: tuple[str, ...] = ()
+    result_ids: tuple[str, ...] = ()
     """Ids of the tool calls this message is the result of."""
 
 

@@ -671,7 +671,7 @@ def test_a_fall_that_has_another_reason_is_none(events: list[Event]) -> None:
     assert seen("generic", *events) == []
 
 
-def test_families_that_have_a_better_witness_do_not_guess_by_usage() -> None:
+def test_families_that_have_a_better_signal_do_not_guess_by_usage() -> None:
     better: tuple[Family, ...] = ("hermes", "qwen", "vibe")
 
     for name in better:

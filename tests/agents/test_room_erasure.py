@@ -624,7 +624,7 @@ def test_a_person_who_may_only_read_is_told_nothing_either(tmp_path: Path) -> No
 # ---------------------------------------------------------------------- files that are in the way
 
 
-def test_frames_that_cannot_be_cleaned_at_once_are_named_and_scrubbed_later(
+def test_frames_that_cannot_be_cleaned_at_once_are_named_and_purged_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "agent.db"

@@ -69,7 +69,7 @@ def test_a_call_that_was_open_when_it_was_claimed_is_not_cut_from_its_result(
 
     planned = load_material(journal, claim).plan(quick(tail_tokens=1, tail_messages=1, min_shrink=0.01))
 
-    opened = next(r.number for r in session.read() if r.header is not None and r.header.opens)
+    opened = next(r.number for r in session.read() if r.header is not None and r.header.call_ids)
     assert getattr(planned, "cut", 0) <= opened
 
 
@@ -83,7 +83,7 @@ def test_a_call_that_was_given_up_by_then_may_be_cut(store: Store, journal: Jour
 
     planned = load_material(journal, claim).plan(quick(tail_tokens=1, tail_messages=1, min_shrink=0.01))
 
-    opened = next(r.number for r in session.read() if r.header is not None and r.header.opens)
+    opened = next(r.number for r in session.read() if r.header is not None and r.header.call_ids)
     assert getattr(planned, "cut", 0) > opened
 
 

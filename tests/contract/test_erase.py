@@ -34,7 +34,7 @@ def test_an_erased_message_is_a_tombstone_with_its_number(store: Store, session:
     assert (stone.number, stone.id, stone.at) == (before.number, before.id, before.at)
     assert (stone.format, stone.header) == (None, None)
     assert (erased.session, erased.numbers, erased.forks) == ("s", (number,), ())
-    assert erased.wiped is not store.address.startswith("postgresql:")  # whose files `scrub` alone reaches
+    assert erased.wiped is not store.address.startswith("postgresql:")  # whose files `purge` alone reaches
     assert SECRET not in told(store)
     assert [r.number for r in session.read(1)] == list(range(1, session.state.last + 1))
 

@@ -89,7 +89,7 @@ def test_a_fork_sees_its_parent_as_it_was_whatever_that_does_since(session: Sess
         session.redo,
         lambda: session.rewind(3),
         lambda: session.set_compaction_owner("agent"),
-        lambda: session.record_agent_compaction("a witness"),
+        lambda: session.record_agent_compaction("a hook"),
         lambda: session.queue_input(said(9)),
         session.take_input,
     ]

@@ -45,7 +45,7 @@ THINGS = {
     "Turn", "Usage",
 }  # fmt: skip
 STORE = {
-    "address", "backup", "close", "compactions", "delete", "finish", "forks", "incarnation", "purge", "resolve",
+    "address", "backup", "close", "compactions", "delete", "finish", "forks", "generation", "purge", "resolve",
     "session", "sessions", "verify", "walk",
 }  # fmt: skip
 SESSION = {

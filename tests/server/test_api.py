@@ -732,7 +732,7 @@ def test_tool_results_are_masked_and_what_that_saves_is_told_before(client: Test
     assert would["segment"]["tokens_after"] == done["segment"]["tokens_after"] < done["segment"]["tokens_before"]
     assert got(client, "/api/context", session="s")["masked"] == done["segment"]["masked"]
     refused(client.post("/api/mask", params={"session": "s"}, json={"head": head}), 409, "Moved")
-    some = [r.number for r in session.read() if r.header is not None and r.header.closes][-1]
+    some = [r.number for r in session.read() if r.header is not None and r.header.result_ids][-1]
     assert some in posted(client, "/api/mask", {"head": session.head, "numbers": [some]})["segment"]["masked"]
 
 

@@ -282,7 +282,7 @@ def create_rounds(who: str) -> None:
         at_barrier()
         with open_store(told["path"]) as store:
             appended = store.session("same").append({"role": "user", "content": who})
-            say("done", incarnation=store.incarnation, number=appended.numbers[0])
+            say("done", generation=store.generation, number=appended.numbers[0])
 
 
 # ---------------------------------------------------------------------- dying at a bad moment

@@ -120,7 +120,7 @@ def open_at_once(path: str) -> None:
     backend = SqliteBackend(path)
     store = Store(backend)
     session = store.session("a")
-    say("opened", incarnation=store.incarnation, last=session.state.last)
+    say("opened", generation=store.generation, last=session.state.last)
     session.append({"role": "user", "content": "here"})
     store.close()
 

@@ -53,7 +53,7 @@ def left_of(path: Path, words: list[str]) -> list[str]:
 
 def written_out(store: Store) -> None:
     """Sees to it that what was written stands in the file itself and not in its log alone."""
-    assert backend_of(store).scrub()
+    assert backend_of(store).purge()
 
 
 @contextmanager

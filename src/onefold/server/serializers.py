@@ -84,8 +84,8 @@ def record_json(record: Record, session: str | None = None) -> RecordJson:
         made["header"] = {
             "role": header.role,
             "tokens": header.tokens,
-            "opens": list(header.opens),
-            "closes": list(header.closes),
+            "opens": list(header.call_ids),
+            "closes": list(header.result_ids),
         }
     if record.key is not None:
         made["key"] = record.key

@@ -168,7 +168,7 @@ class Backend(Protocol):
     @property
     def address(self) -> str: ...
     @property
-    def incarnation(self) -> str:
+    def generation(self) -> str:
         """Another one after every restore from a backup, so that old numbers are not taken for new ones."""
 
     def write(
@@ -196,9 +196,9 @@ class Backend(Protocol):
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
         """What is wrong with the store as a whole: (found, expected, repaired)."""
 
-    def scrub(self, *, whole: bool = False) -> bool:
+    def purge(self, *, whole: bool = False) -> bool:
         """Sees to it that the store's files no longer hold what was erased: as far as it is quick, or `whole`. False if
         something is left, or somebody is in the way now."""
 
-    def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None: ...
+    def backup(self, path: str, generation: str, progress: Callable[[int, int], None] | None) -> None: ...
     def close(self) -> None: ...

@@ -625,7 +625,7 @@ def test_a_backup_is_one_view_of_each_session_while_others_write(busy: Store, ro
     busy.backup(tmp_path / "copy")
 
     with open_files(tmp_path / "copy") as copy:
-        assert copy.incarnation != busy.incarnation
+        assert copy.generation != busy.generation
         assert copy.verify().findings == ()
         assert [*copy.session("a").read()] == [*busy.session("a").read()]
     with pytest.raises(StoreError, match="exists already"):

@@ -71,7 +71,7 @@ class Subscription:
     session: str | None
     after: str | None
     """A record's number; in the stream of all sessions, an id it was given there. None: from now on."""
-    incarnation: str | None = None
+    generation: str | None = None
     name: str = "somebody"
     kind: Kind = "sse"
 
@@ -395,7 +395,7 @@ class Hub:
             )
 
     def _moved_words(self, session: str | None, last: int) -> Json:
-        return {"session": session, "last": last, "incarnation": self.store.incarnation}
+        return {"session": session, "last": last, "incarnation": self.store.generation}
 
     # ------------------------------------------------------------------ reading for those who follow all
 
@@ -484,7 +484,7 @@ class Hub:
     def _hello(self, feed: Feed, client: EventClient) -> Event:
         """The first event: by its id, a client that is cut off before the first record resumes all the same."""
         at = {"session": feed.session, "after": client.last} if feed.session is not None else {}
-        return notice("hello", feed.id_of(client.last), {**at, "incarnation": self.store.incarnation})
+        return notice("hello", feed.id_of(client.last), {**at, "incarnation": self.store.generation})
 
     async def _in_session(self, asked: Subscription) -> tuple[Feed, int, Refusal | None]:
         session, last = await self._in_thread(partial(self._known, asked.session or ""))
@@ -493,7 +493,7 @@ class Hub:
         if feed is None:
             feed = self._feeds[session] = Feed(session, last, str)
             self._changed.set()
-        if after > max(last, feed.last) or asked.incarnation not in (None, self.store.incarnation):
+        if after > max(last, feed.last) or asked.generation not in (None, self.store.generation):
             return feed, after, ("moved", self._moved_words(session, last))
         return feed, after, None
 

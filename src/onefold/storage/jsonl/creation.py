@@ -33,7 +33,7 @@ Connect = Callable[[str], apsw.Connection]
 
 
 def prepare(disk: Disk, root: Path, *, create: bool, ids: Ids, names: Ids) -> str:
-    """Makes the store if it is not there. Its incarnation."""
+    """Makes the store if it is not there. Its generation."""
     kind = network(root)
     if kind is not None:
         raise StoreError(
@@ -49,7 +49,7 @@ def prepare(disk: Disk, root: Path, *, create: bool, ids: Ids, names: Ids) -> st
     path = root / layout.OWN / layout.STORE
     try:
         said = orjson.loads(disk.read_whole(path))
-        format, incarnation = int(said["format"]), str(said["incarnation"])
+        format, generation = int(said["format"]), str(said["incarnation"])
     except (ValueError, KeyError, TypeError) as error:
         raise StoreDamaged(f"{path} cannot be read ({error}); put it back from a backup, or remove it") from error
     if format > layout.FORMAT:
@@ -57,10 +57,10 @@ def prepare(disk: Disk, root: Path, *, create: bool, ids: Ids, names: Ids) -> st
             f"{root} has files of format {format}, and this program knows {layout.FORMAT}. Update it: "
             "pip install -U onefold. Nothing was written"
         )
-    return incarnation
+    return generation
 
 
-def _make(disk: Disk, root: Path, incarnation: str, names: Ids) -> None:
+def _make(disk: Disk, root: Path, generation: str, names: Ids) -> None:
     if root.exists() and not root.is_dir():
         raise StoreError(f"{root} is a file; a store of plain files is a folder")
     if not root.parent.is_dir():
@@ -71,15 +71,15 @@ def _make(disk: Disk, root: Path, incarnation: str, names: Ids) -> None:
     for folder in (root, own):
         with contextlib.suppress(FileExistsError):
             disk.mkdir(folder)
-    store_json(disk, own, incarnation, names)
+    store_json(disk, own, generation, names)
     disk.fsync_folder(root)
     disk.fsync_folder(root.parent)
 
 
-def store_json(disk: Disk, own: Path, incarnation: str, names: Ids) -> None:
+def store_json(disk: Disk, own: Path, generation: str, names: Ids) -> None:
     """Whoever links it first has made the store."""
     beside = own / f".new-{names()}"
-    disk.write_new(beside, orjson.dumps({"format": layout.FORMAT, "incarnation": incarnation}) + b"\n")
+    disk.write_new(beside, orjson.dumps({"format": layout.FORMAT, "incarnation": generation}) + b"\n")
     try:
         disk.link(beside, own / layout.STORE)
     except FileExistsError:
@@ -98,7 +98,7 @@ def _check_content(root: Path) -> None:
             raise StoreError(f"{root} holds other things, such as {inside.name}; choose an empty folder or a new one")
 
 
-def is_sound(connect: Connect, path: Path, incarnation: str) -> bool:
+def is_sound(connect: Connect, path: Path, generation: str) -> bool:
     """Whether there is an index, and it is this store's and this program's."""
     if not path.exists():
         return False
@@ -109,7 +109,7 @@ def is_sound(connect: Connect, path: Path, incarnation: str) -> bool:
             return (
                 index.pragma("application_id") == APPLICATION
                 and schema.version(index) == migrations()[-1][0]
-                and schema.meta(index, "incarnation") == incarnation
+                and schema.meta(index, "incarnation") == generation
                 and not schema.missing(index)
                 and schema.meta(index, _PLACES) == _WITH_CHECKSUM
             )
@@ -119,7 +119,7 @@ def is_sound(connect: Connect, path: Path, incarnation: str) -> bool:
         return False
 
 
-def build_index(disk: Disk, root: Path, connect: Connect, incarnation: str, names: Ids) -> None:
+def build_index(disk: Disk, root: Path, connect: Connect, generation: str, names: Ids) -> None:
     """Folds all files into a new index, which takes the old one's place when it is whole. Nobody else has it open."""
     own = root / layout.OWN
     for left in own.glob(f"{layout.INDEX}.new-*"):
@@ -131,7 +131,7 @@ def build_index(disk: Disk, root: Path, connect: Connect, incarnation: str, name
     try:
         index.execute("pragma synchronous = off")
         schema.begin(index)
-        schema.migrate(index, path, lambda: incarnation)
+        schema.migrate(index, path, lambda: generation)
         index.execute(queries()["put_meta"], (_PLACES, _WITH_CHECKSUM))
         index.execute("begin immediate")
         tx = FilesTransaction(index, 0.0, None, disk, root)

@@ -38,15 +38,15 @@ class Settling(FilesCore):
     def _open_index(self) -> None:
         """Keeps the index from being replaced under this process, and rebuilds it if it is not sound."""
         self._users.come()
-        if creation.is_sound(self.connect, self._path, self.incarnation):
+        if creation.is_sound(self.connect, self._path, self.generation):
             return
         self._users.go()
         self._lock.enter()
         try:
-            if not creation.is_sound(self.connect, self._path, self.incarnation):
+            if not creation.is_sound(self.connect, self._path, self.generation):
                 self._users.alone(self.address)
                 log.info("store %s: its index is made from its files", self.address)
-                creation.build_index(self._disk, self._root, self.connect, self.incarnation, self._names)
+                creation.build_index(self._disk, self._root, self.connect, self.generation, self._names)
                 self._lock.note([])
             self._users.come()
         finally:
