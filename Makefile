@@ -87,7 +87,7 @@ clean: ## Remove .venv, caches and build results.
 
 $(RUNTIME): $(VENV) pyproject.toml
 	@echo "Installing onefold into .venv ..."
-	@$(PIP_INSTALL) --editable .
+	@$(PIP_INSTALL) --editable '.[cli]'
 	@touch $@
 
 # The tools come on top of the runtime dependencies, so this satisfies both stamps.

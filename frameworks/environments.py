@@ -101,7 +101,7 @@ def install(framework: Framework) -> None:
             return
         shutil.rmtree(framework.folder, ignore_errors=True)
         _run([sys.executable, "-m", "venv", "--clear", str(framework.folder)], framework)
-        project = f"{ROOT}[{','.join(framework.extras)}]"
+        project = f"{ROOT}[{','.join(('cli', *framework.extras))}]"
         pip = [str(framework.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         _run([*pip, "--editable", project, *framework.packages, *_TOOLS], framework)
         stamp.write_text(wanted)

@@ -27,7 +27,8 @@ from onefold.acp.detectors import (
 from onefold.acp.detectors.hermes import HermesState
 from onefold.acp.detectors.observation import LONGEST_SUMMARY, ChunkedText
 from onefold.acp.detectors.quoted_log_lines import MOST
-from onefold.acp.jsonrpc import Frame, StderrLine, request, result
+from onefold.acp.line_reader import StderrLine
+from onefold.jsonrpc import Frame, request, result
 from onefold.model import Json
 from tests.support.agent_frames import (
     SESSION,

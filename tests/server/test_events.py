@@ -410,7 +410,7 @@ def test_numbers_of_another_generation_or_beyond_the_end_are_told_apart(address:
                 await client.over()
                 assert client.names == ["hello", "moved"]
                 assert client.events[-1][2] == {"session": "s", "last": 7, "incarnation": on.store.generation}
-            same = on.follow(after=3, incarnation=on.store.generation)
+            same = on.follow(after=3, generation=on.store.generation)
             await same.has(7)
 
     run(story)

@@ -14,7 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 
 import onefold
 from onefold.acp.frame_log import FrameLog, RoomRow
-from onefold.acp.jsonrpc import parse, request, text
+from onefold.jsonrpc import parse, request, text
 from onefold.server.security.tokens import Scope, Tokens
 from tests.support.helpers import Child
 from tests.support.page_views import CONTRAST, DESK, PHONE, Served, Shown, launched

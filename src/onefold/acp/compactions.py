@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from onefold.acp import compaction_correlator, detectors
 from onefold.acp.detectors.observation import text_of
-from onefold.acp.jsonrpc import Frame, error, notification
 from onefold.acp.prompt_queue import fulfil, refuse
 from onefold.acp.room_errors import BUSY, RequestRejected
 from onefold.errors import OnefoldError
+from onefold.jsonrpc import Frame, error, notification
 from onefold.model import Claim, Json
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from onefold.acp.detectors import as_tool_call
-from onefold.acp.jsonrpc import Frame, notification, text
 from onefold.acp.send_queue import SendQueue
+from onefold.jsonrpc import Frame, notification, text
 from onefold.model import Json
 
 OWN = "onefold/"

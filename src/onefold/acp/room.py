@@ -21,7 +21,6 @@ from onefold.acp.backpressure import Backpressure
 from onefold.acp.compactions import Compactions
 from onefold.acp.frame_erasure import SAYS_NOTHING, settle
 from onefold.acp.frame_log import FrameLog
-from onefold.acp.jsonrpc import Frame, error, notification
 from onefold.acp.members import Broadcast, Member, Members
 from onefold.acp.prompt_queue import AGAIN, PromptQueue, SubmittedPrompt, fulfil
 from onefold.acp.recorder import RoomRecorder
@@ -30,6 +29,7 @@ from onefold.acp.room_errors import AUTH_REQUIRED, BUSY, RequestRejected, RoomCl
 from onefold.acp.room_journal import RoomJournal
 from onefold.acp.supervisor import ANSWER, AgentSupervisor
 from onefold.errors import OnefoldError, StoreError
+from onefold.jsonrpc import Frame, error, notification
 from onefold.model import Clock, Json, SessionState
 from onefold.store import Store
 

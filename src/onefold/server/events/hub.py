@@ -12,7 +12,6 @@ import asyncio
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Literal, Protocol, TypeVar
 
 from starlette.routing import BaseRoute
 
+from onefold.bounded_queue import BoundedQueue
 from onefold.errors import OnefoldError, SessionNotFound
 from onefold.ids import random_id
 from onefold.journal import lineage
@@ -110,33 +110,20 @@ class EventClient:
         self.writing_since: float | None = None
         self.stalled = False
         self.task = asyncio.current_task()
-        self._most = most
-        self._waiting: deque[EventBatch] = deque()
-        self._count = self._size = 0
-        self._beat = False
-        self._wake = asyncio.Event()
+        self._buffer: BoundedQueue[EventBatch] = BoundedQueue(most_bytes=BUFFER_BYTES, most_count=most)
 
     def give(self, chunk: EventBatch) -> bool:
         """Puts events into its buffer. False if that is full."""
-        full = self._count + len(chunk.notices) > self._most or self._size + chunk.size > BUFFER_BYTES
-        if full and self._waiting:
-            return False
-        self._waiting.append(chunk)
-        self._count += len(chunk.notices)
-        self._size += chunk.size
-        self._wake.set()
-        return True
+        return self._buffer.give(chunk, chunk.size, len(chunk.notices))
 
     def beat(self) -> None:
-        self._beat = True
-        self._wake.set()
+        self._buffer.wake()
 
     def end(self, name: str, data: Json = None) -> None:
         """Ends it after what is being written; what waits is dropped, because it will be asked for again."""
         if not self.over:
             self.over, self._farewell = True, (name, data)
-            self._waiting.clear()
-            self._wake.set()
+            self._buffer.close()
 
     def farewell(self, id_of: Callable[[int], str]) -> Event:
         """The last thing it is told. Made only now: what was being written when it ended is behind it."""
@@ -146,16 +133,7 @@ class EventClient:
 
     async def next(self) -> EventBatch | None:
         """What waits; None for a sign of life, or when it is over."""
-        while not (self._waiting or self._beat or self.over):
-            self._wake.clear()
-            await self._wake.wait()
-        self._beat = False
-        if not self._waiting:
-            return None
-        chunk = self._waiting.popleft()
-        self._count -= len(chunk.notices)
-        self._size -= chunk.size
-        return chunk
+        return await self._buffer.next()
 
     async def write(self, wire: Transport, chunk: EventBatch | None) -> None:
         """Writes events, or a sign of life."""

@@ -1,19 +1,17 @@
-"""JSON-RPC framing: parses, checks and builds frames, one per line."""
+"""JSON-RPC framing: parses, checks and builds frames, one per line. The Agent Client Protocol and the Model Context
+Protocol are written in it."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
 import orjson
 
 from onefold.messages.json_size import values
 from onefold.model import Json
 
-Direction = Literal["in", "out"]
-"""From the agent, or to it."""
-
+PARSE_ERROR = -32700
 METHOD_NOT_FOUND = -32601
 INVALID_REQUEST = -32600
 INVALID_PARAMS = -32602
@@ -30,12 +28,6 @@ _MOST_DIGITS = 400
 """Of an integer: to read one takes time that grows with the square of them."""
 _LONG_NUMBER = b"0" * 19
 """Looked for after every digit was made a zero: in 60 MB of text, twenty times as fast as a regular expression."""
-
-
-class StderrLine(NamedTuple):
-    """One line of an agent's stderr, without its end."""
-
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
