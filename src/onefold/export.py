@@ -8,19 +8,25 @@ from dataclasses import is_dataclass
 from onefold.errors import SessionNotFound
 from onefold.journal.session_scan import scan_sessions
 from onefold.messages import encode
-from onefold.model import Header, Json, Record, SessionState
+from onefold.model import Finding, Header, Json, Record, SessionState
 from onefold.session import Session
 from onefold.store import Store
+
+_NAMES: dict[type, dict[str, str]] = {
+    Finding: {"repaired": "mended"},
+    Header: {"call_ids": "opens", "result_ids": "closes"},
+}
+"""What fields are called in JSON, where they have another name here."""
 
 
 def plain(value: Json) -> Json:
     """Data as JSON can carry it: objects for dataclasses, lists for tuples. Bodies of messages stay as they are."""
     if isinstance(value, Record):
-        header = None if value.header is None else header_fields(value.header)
         names = ("number", "id", "kind", "at", "turn", "key", "actor", "format")
-        return {**{name: getattr(value, name) for name in names}, "header": header, "body": value.body}
+        return {**{name: getattr(value, name) for name in names}, "header": plain(value.header), "body": value.body}
     if is_dataclass(value) and not isinstance(value, type):
-        return plain({name: getattr(value, name) for name in value.__dataclass_fields__})
+        known = _NAMES.get(type(value), {})
+        return plain({known.get(name, name): getattr(value, name) for name in value.__dataclass_fields__})
     if isinstance(value, SessionState):
         return value._asdict()
     if isinstance(value, dict):
@@ -28,13 +34,6 @@ def plain(value: Json) -> Json:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return value
-
-
-def header_fields(header: Header) -> dict[str, Json]:
-    """A message's header by the names that it has in exports and over HTTP."""
-    return {
-        "role": header.role, "tokens": header.tokens, "opens": [*header.call_ids], "closes": [*header.result_ids],
-    }  # fmt: skip
 
 
 def lines(session: Session) -> Iterator[str]:

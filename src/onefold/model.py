@@ -564,7 +564,7 @@ class Finding:
     what: str
     found: str
     expected: str
-    mended: bool = False
+    repaired: bool = False
     fatal: bool = False
     """The journal itself is damaged: no fold can repair it."""
 

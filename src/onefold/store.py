@@ -85,7 +85,7 @@ class Store:
                 raise SessionNotFound(id, deleted=self.journal.backend.read(lambda tx: tx.deleted(id)) is not None)
         return Session(
             self.journal,
-            self._mended(id),
+            self._repaired(id),
             summarizer=self._summarizer,
             policy=self.policy,
             runner=self._runner,
@@ -94,7 +94,7 @@ class Store:
             turns=self._turns,
         )
 
-    def _mended(self, id: str) -> SessionState:
+    def _repaired(self, id: str) -> SessionState:
         """A session's state. What looks wrong is folded again, in a fork's parents too: it reads its past from them."""
         state = self._looked_over(id)
         parent = state.parent

@@ -626,7 +626,7 @@ def test_verify_mends_a_fork_and_its_parent_f22(tmp_path: Path, harm: str) -> No
 
     with open_store(path) as store:
         assert not store.verify().healthy
-        assert all(f.mended for f in store.verify(fix=True).findings)
+        assert all(f.repaired for f in store.verify(fix=True).findings)
 
         assert store.verify().healthy
         assert looked(store.session("grandchild", create=False)) == before

@@ -190,7 +190,7 @@ class Room:
             self.around.told(self.session)
 
     async def close(self, why: str = "onefold ended", *, stay: bool = False) -> list[Member]:
-        """Ends the agent, settles what is open, and lets go of everybody; a second call does nothing. With `stay`, the
+        """Ends the agent, settles what is open, and disconnects everybody; a second call does nothing. With `stay`, the
         clients are not sent away: they are returned, for the next room of the session."""
         if self._closing:
             return []
@@ -556,7 +556,7 @@ class Room:
             self._presence()
 
     def _has_left(self, member: Member) -> None:
-        """It did not read, and was let go."""
+        """It did not read, and was disconnected."""
         self._presence()
 
     def _presence(self) -> None:

@@ -48,7 +48,7 @@ class Context:
     last: int
     """The newest record that was seen when this was made."""
     pinned: tuple[int, ...] = ()
-    """Messages from before the cut that are here by a pin. One that was let go since the segment began is among them
+    """Messages from before the cut that are here by a pin. One that was unpinned since the segment began is among them
     until the next one begins."""
     notes: tuple[Note, ...] = ()
     """What somebody noted, and holds now."""

@@ -120,7 +120,7 @@ class Journal:
     # ------------------------------------------------------------------ sessions and records
 
     def create(self, session: str, *, keeper: Keeper = "onefold") -> SessionState:
-        """Makes a session, or finds it as it is. Damaged derived rows are folded again on the way."""
+        """Makes a session, or finds it as it is. A damaged projection is rebuilt on the way."""
         check_choice(session, "keeper", keeper, Keeper)
 
         def create_in(tx: Transaction) -> SessionState:

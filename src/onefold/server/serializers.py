@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 import orjson
 
@@ -11,6 +10,7 @@ from onefold.compaction.context import Context
 from onefold.compaction.limits import Limits
 from onefold.describe import words
 from onefold.errors import OnefoldError
+from onefold.export import plain
 from onefold.messages import FORMATS, encode
 from onefold.messages.parts import MediaPart, OpaquePart, Part, ReasoningPart, ToolCall, ToolProgress, ToolResult
 from onefold.messages.parts import shown as words_of
@@ -324,7 +324,7 @@ def report_json(report: Report) -> ReportJson:
         "sessions": report.sessions,
         "records": report.records,
         "healthy": report.healthy,
-        "left": sum(1 for f in report.findings if not f.mended),
+        "left": sum(1 for f in report.findings if not f.repaired),
         "findings": [_finding(f) for f in report.findings],
     }
 
@@ -332,9 +332,13 @@ def report_json(report: Report) -> ReportJson:
 def _finding(found: Finding) -> FindingJson:
     where = f"session {found.session}, {found.what}" if found.session is not None else found.what
     state = (
-        "it was repaired" if found.mended else "the journal itself is damaged" if found.fatal else "it can be repaired"
+        "it was repaired"
+        if found.repaired
+        else "the journal itself is damaged"
+        if found.fatal
+        else "it can be repaired"
     )
-    return {**asdict(found), "words": f"{where}: there was {found.found}, and should be {found.expected}; {state}"}  # type: ignore[typeddict-item]
+    return {**plain(found), "words": f"{where}: there was {found.found}, and should be {found.expected}; {state}"}  # type: ignore[typeddict-item]
 
 
 def compacted_json(result: CompactResult, compaction: CompactionJson | None) -> CompactedJson:

@@ -41,7 +41,7 @@ class MessageHeader(NamedTuple):
 
 @dataclass(slots=True)
 class ProjectionSnapshot:
-    """All derived rows of one session, for comparing what stands there with what the journal says."""
+    """The projection of one session, for comparing it with what the journal says."""
 
     state: SessionState | None = None
     segments: dict[int, Segment] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class ProjectionSnapshot:
 
 
 class ProjectionTables(Protocol):
-    """The derived rows, as `fold` keeps them."""
+    """The projection's tables, as `projection.apply` changes them."""
 
     def add_segment(self, session: str, segment: Segment) -> None:
         """Adds a row; raises `Taken` if a segment with this base stands there already."""
@@ -68,7 +68,7 @@ class ProjectionTables(Protocol):
 
 
 class Transaction(ProjectionTables, Protocol):
-    """One transaction on the journal and its derived rows."""
+    """One transaction on the journal and its projection."""
 
     @property
     def now(self) -> float:
@@ -156,7 +156,7 @@ class Transaction(ProjectionTables, Protocol):
 
     # checking one against the other
     def looks_right(self, session: str) -> bool:
-        """Whether the derived rows agree with the journal, as far as constant time can tell."""
+        """Whether the projection agrees with the journal, as far as constant time can tell."""
 
     def derived(self, session: str) -> ProjectionSnapshot: ...
     def replace(self, session: str, derived: ProjectionSnapshot) -> None: ...

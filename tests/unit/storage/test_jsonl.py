@@ -425,7 +425,7 @@ def test_a_copy_of_a_sessions_folder_is_told_and_not_taken_for_the_session(
         assert everything(store) == before
         (finding,) = store.verify(fix=True).findings
         assert "a.bak: it says that it is session 'a', whose folder is called a" in finding.found
-        assert not finding.mended
+        assert not finding.repaired
         store.session("a").append(talk(1))
     assert prints(root / "a.bak") == copied
 

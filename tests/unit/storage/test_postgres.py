@@ -743,7 +743,7 @@ def test_a_derived_table_that_is_gone_is_made_anew_from_the_journal(address: str
 
         report = store.verify(fix=True)
 
-        assert any(table in f.found and f.mended for f in report.findings)
+        assert any(table in f.found and f.repaired for f in report.findings)
         assert store.session("s").context().messages == before
         assert store.verify().findings == ()
         assert store.session("s").append(SAID, key="k").duplicate

@@ -1,9 +1,9 @@
 """Live events: every record of a session, or of all, to any number of followers, each from its own number on.
 
 One task reads for all who follow a session, and each record is encoded once. A follower has a bounded buffer: when that
-is full, it is told to resume from its last number and let go, so that nobody grows memory or slows others. One that
-begins far back is read to in pages from the store, as fast as it takes them, and then joins the live ones at the very
-number where these are: no gap and no repeat.
+is full, it is told to resume from its last number and disconnected, so that nobody grows memory or slows others. One
+that begins far back is read to in pages from the store, as fast as it takes them, and then joins the live ones at the
+very number where these are: no gap and no repeat.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ BUFFER_BYTES = 1 << 20
 RECENT = 2_000
 RECENT_BYTES = 4 << 20
 STALL = 60.0
-"""Seconds after which a follower that takes nothing at all is let go."""
+"""Seconds after which a follower that takes nothing at all is disconnected."""
 THREADS = 6
 LINGER = 60.0
 """Seconds for which what happens anywhere is remembered after the last one who followed all has left."""
@@ -158,7 +158,7 @@ class Feed:
         self.id_of = name_of
 
     def give(self, notices: Sequence[Event]) -> list[EventClient]:
-        """Gives events to all who are live. Returns those who were too slow and are let go."""
+        """Gives events to all who are live. Returns those who were too slow and are to be disconnected."""
         chunk = EventBatch(notices)
         self.recent.add(chunk)
         self.last = chunk.last
@@ -339,7 +339,7 @@ class Hub:
             elif notices:
                 if erased:
                     feed.recent.clear()
-                self._let_go(feed, feed.give(notices))
+                self._log_slow(feed, feed.give(notices))
             more = more or (last is not None and feed.last < last)
         return more
 
@@ -364,7 +364,7 @@ class Hub:
             for last, new in self.store.journal.backend.read(look_in)
         ]
 
-    def _let_go(self, feed: Feed, slow: Sequence[EventClient]) -> None:
+    def _log_slow(self, feed: Feed, slow: Sequence[EventClient]) -> None:
         self.drops += len(slow)
         for client in slow:
             log.info(
@@ -416,19 +416,19 @@ class Hub:
                 place += 1
                 notices.append(Event(place, self._all.id_of(place), "record", one.text))
         if notices:
-            self._let_go(self._all, self._all.give(notices))
+            self._log_slow(self._all, self._all.give(notices))
 
     def room_changed(self, session: str) -> None:
         """An agent's room is not as it was, which no record says. Who follows all sessions is told to look."""
         if self._all.clients:
             place = self._all.last + 1
             told = notice("room", self._all.id_of(place), {"session": session}, place)
-            self._let_go(self._all, self._all.give([told]))
+            self._log_slow(self._all, self._all.give([told]))
 
     # ------------------------------------------------------------------ following
 
     async def follow(self, asked: Subscription, wire: Transport) -> None:
-        """Follows for one client until it leaves or is let go. What cannot be followed at all is raised, before
+        """Follows for one client until it leaves or is disconnected. What cannot be followed at all is raised, before
         anything is written."""
         if self.draining:
             raise Draining("this server is about to end; connect again in a moment")
@@ -449,7 +449,7 @@ class Hub:
                 raise
             client.task.uncancel()
             log.info(
-                "a follower took nothing for %g s and is let go", self._stall,
+                "a follower took nothing for %g s and is disconnected", self._stall,
                 extra={"session": feed.session, "client": client.connected.name, "after": client.last},
             )  # fmt: skip
         finally:

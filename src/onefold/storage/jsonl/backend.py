@@ -187,7 +187,7 @@ class FilesBackend(Writing):
         if gone:
             return not self._bury(folder)
         if file_erasure.intentions(folder):
-            self._catch_up([session], anew=True)
+            self._catch_up([session], rebuild=True)
         return bool(file_erasure.intentions(folder))
 
     def backup(self, path: str, generation: str, progress: Callable[[int, int], None] | None) -> None:

@@ -145,7 +145,7 @@ def build_index(disk: Disk, root: Path, connect: Connect, generation: str, names
             if tx.deleted(session) == session:
                 continue
             done += file_erasure.finish(folder, names)
-            reindex(tx, folder, session, anew=True)
+            reindex(tx, folder, session, rebuild=True)
             if seen % _SAID_EVERY == 0:
                 log.info("store %s: its index is being made, %d sessions so far", root, seen)
         tx.close()

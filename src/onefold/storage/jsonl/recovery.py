@@ -166,7 +166,7 @@ class Settling(FilesCore):
         folder = f"{self._root}/{layout.folder_name(session)}"
         return self._disk.exists(folder) and self._is_same(session, folder, id, body, head)
 
-    def _catch_up(self, sessions: Sequence[str], *, anew: bool = False) -> list[str]:
+    def _catch_up(self, sessions: Sequence[str], *, rebuild: bool = False) -> list[str]:
         """Brings the index up to date with the files of some sessions. Inside the lock. Gives those in which what was
         erased is still in files: the disk is full, or fails."""
         self._let_go_of_files()
@@ -186,7 +186,7 @@ class Settling(FilesCore):
                     intended, finished = file_erasure.intentions(folder), file_erasure.finish(folder, self._names)
                     done += finished
                     still += [session] if len(finished) < len(intended) else []
-                    reindex(tx, folder, session, anew=anew or bool(intended))
+                    reindex(tx, folder, session, rebuild=rebuild or bool(intended))
             self._disk.fsync_folder(self._root)
             connection.execute("commit")
         except BaseException:

@@ -315,7 +315,7 @@ class PostgresBackend:
         if self._closed.is_set():
             raise StoreError(f"{self.address} is closed in this process; open it again")
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         """After a fork, in the child: nothing of the parent's is used or closed here."""
         _inherited.extend((self._pool, self._watch))
         if not self._closed.is_set():
@@ -347,7 +347,7 @@ def _short(session: str) -> str:
 
 def _after_fork() -> None:
     for backend in list(_ours):
-        backend._begin_anew()
+        backend._begin_again()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -223,7 +223,7 @@ class SqliteBackend:
             pen.execute("begin immediate")
             self._database.check()
             if connection.data_version() != self._seen or len(self._known.states) >= MOST_STATES:
-                self._look_anew(connection)
+                self._look_again(connection)
             tx.now, tx.commit_probe = self._clock(), None
             result = ticket.work(tx)
             self._log_pages += 1 + ticket.size // PAGE_SIZE if ticket.size else 4
@@ -390,7 +390,7 @@ class SqliteBackend:
         connection.execute("begin immediate")
         self._database.check()
         if connection.data_version() != self._seen or len(self._known.states) >= MOST_STATES:
-            self._look_anew(connection)
+            self._look_again(connection)
         return connection
 
     def _sound_writer(self) -> apsw.Connection:
@@ -400,7 +400,7 @@ class SqliteBackend:
             self._roll_back()  # what a thread that was interrupted left
         return connection
 
-    def _look_anew(self, connection: apsw.Connection) -> None:
+    def _look_again(self, connection: apsw.Connection) -> None:
         """Somebody else wrote: what was known may not hold, and it may have been a newer program."""
         self._known.clear()
         if not self._noted:
@@ -538,7 +538,7 @@ class SqliteBackend:
         if self._held:
             self._writing.release()
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         """After a fork, in the child: nothing of the parent's is used or closed here."""
         _inherited.extend((self._writer, self._single, self._readers, self._watch, self._line))
         self._gate.close()
@@ -586,5 +586,5 @@ def _after_fork(then: Callable[[SqliteBackend], None]) -> None:
 os.register_at_fork(
     before=_before_fork,
     after_in_parent=partial(_after_fork, SqliteBackend._go_on),
-    after_in_child=partial(_after_fork, SqliteBackend._begin_anew),
+    after_in_child=partial(_after_fork, SqliteBackend._begin_again),
 )
