@@ -20,9 +20,9 @@ from onefold.journal import turns
 from onefold.journal.backoff import AGAIN, AGAIN_AT_MOST, AUTOMATIC_FAILURES
 from onefold.journal.journal import Journal
 from onefold.model import Claim, Json, TurnClaim
-from proof.operations import talk
 from tests.conftest import StoppedClock, claimed, running, said, who
 from tests.support.helpers import PATIENCE, Child, converse, counted, kinds, quick, say
+from verification.operations import talk
 
 LIMITS = Limits(window=1_000, output=100, soft=0.5, hard=0.9)
 HARD = 28  # messages, of about 33 tokens each

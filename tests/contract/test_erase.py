@@ -14,10 +14,10 @@ from onefold.compaction.material import load_material
 from onefold.compaction.summarizer import SummaryInput
 from onefold.journal import erasure, pins_and_notes, undo
 from onefold.journal.journal import Journal
-from proof.operations import talk
 from tests.conftest import claimed, running, said
 from tests.support.erasures import OTHER, SECRET, at, compacted, everything, noting, secret, tell, told
 from tests.support.helpers import PATIENCE, contents, converse, kinds
+from verification.operations import talk
 
 # ---------------------------------------------------------------------- the record itself
 

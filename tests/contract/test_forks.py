@@ -14,7 +14,6 @@ import pytest
 from onefold import CompactionDisabled, KeyConflict, OnefoldError, Record, Session, Store
 from onefold.journal.journal import Journal
 from onefold.model import ForkKind
-from proof.operations import damage, rows
 from tests.conftest import running, said
 from tests.support.children import open_store as open_in_child
 from tests.support.engines import Counting
@@ -23,6 +22,7 @@ from tests.support.forks import all_of, own_records
 from tests.support.helpers import PATIENCE, Child, at_barrier, hear, said_in, say, together
 from tests.support.plans import answer, calls, result, user
 from tests.support.undone_views import fold, looked, nothing_changes
+from verification.operations import damage, rows
 
 FORKS: tuple[ForkKind, ...] = get_args(ForkKind)
 

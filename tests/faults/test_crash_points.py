@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from onefold.model import INPUT_QUEUED, SEGMENT_OPENED
-from proof.operations import ONE_BY_ONE, OPERATIONS, SECRET, rows, talk
 from tests.support.crash_children import MOST, first_schema_only
 from tests.support.fault_injection import open_store
 from tests.support.helpers import Child, counted, kinds, quick, together
+from verification.operations import ONE_BY_ONE, OPERATIONS, SECRET, rows, talk
 
 HERE = "tests.support.crash_children"
 

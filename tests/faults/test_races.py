@@ -17,8 +17,8 @@ from onefold import Store
 from onefold.model import AppendResult, Lease, Segment
 from onefold.storage.sqlite import SqliteBackend, fair_lock
 from onefold.storage.sqlite.backend import connect
-from proof.operations import talk
 from tests.support.helpers import PATIENCE, Child, await_record, contents, converse, counted, kinds, quick, together
+from verification.operations import talk
 
 ROUNDS = 200
 

@@ -19,9 +19,9 @@ from onefold.storage.base import Transaction
 from onefold.storage.sqlite import SqliteBackend
 from onefold.storage.sqlite.queries import queries
 from onefold.storage.sqlite.transaction import SqliteTransaction
-from proof.operations import damage, prepare, rows, talk
 from tests.support.fault_injection import open_store, prints
 from tests.support.helpers import counted, kinds, quick
+from verification.operations import damage, prepare, rows, talk
 
 DERIVED = ("sessions", "segments", "compactions", "keys", "inputs", "aliases")
 

@@ -19,13 +19,13 @@ import pytest
 import onefold
 from onefold import Session, Store, StoreError, StoreUnavailable
 from onefold.storage.sqlite import change_poller, store_file
-from proof.operations import prepare, talk
 from tests.support.fault_injection import HeldLine, backend_of, open_store, prints
 from tests.support.helpers import Child
 from tests.support.pages import ROOT, blocks_of, run_page
+from verification.operations import prepare, talk
 
 WAIT = 30
-PAGE = ROOT / "docs/how-to-backup.md"
+PAGE = ROOT / "docs/how-to/backup.md"
 
 
 @pytest.fixture

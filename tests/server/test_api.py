@@ -591,7 +591,7 @@ def test_an_export_is_what_the_command_line_writes(tmp_path: Path) -> None:
 
 
 def test_verify_says_what_is_wrong_in_words_and_mends_it(tmp_path: Path) -> None:
-    from proof.operations import damage
+    from verification.operations import damage
 
     path = tmp_path / "agent.db"
     with onefold.open(path) as store:

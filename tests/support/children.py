@@ -23,8 +23,8 @@ from onefold.messages import draft
 from onefold.model import Claim, Json
 from onefold.storage.base import Transaction
 from onefold.storage.sqlite.transaction import SqliteLeases
-from proof.operations import talk
 from tests.support.helpers import PATIENCE, Elsewhere, at_barrier, await_record, hear, quick, say
+from verification.operations import talk
 
 
 class Log(logging.Handler):

@@ -19,9 +19,9 @@ from onefold import Store, SummaryInput, aio
 from onefold.aio.threads import MOST, ThreadJob
 from onefold.model import Claim, Json
 from onefold.storage.base import Transaction
-from proof.operations import talk
 from tests.conftest import KINDS, said, who
 from tests.support.helpers import PATIENCE, quick
+from verification.operations import talk
 
 ENOUGH = 300
 """More waits than any operation here has: an injection that never comes to an end fails."""

@@ -21,10 +21,10 @@ from onefold import Session, Store, StoreDamaged, StoreError
 from onefold.model import Json
 from onefold.storage.jsonl import layout, store_lock
 from onefold.storage.sqlite import path_checks
-from proof.kills import dies
-from proof.operations import talk
 from tests.support.files_children import KillingDisk, everything, open_files, prepare
 from tests.support.helpers import converse, kinds
+from verification.kills import dies
+from verification.operations import talk
 
 FIRST = "0000000000.jsonl"
 

@@ -23,10 +23,10 @@ from onefold.ids import random_id
 from onefold.storage.sqlite import SqliteBackend, change_poller, path_checks, schema
 from onefold.storage.sqlite.backend import RESTART_PAGES
 from onefold.storage.sqlite.queries import check_library, migrations
-from proof.operations import damage, prepare, rows, talk
 from tests.support.crash_children import first_schema_only
 from tests.support.fault_injection import BadDisk, Counting, HeldLine, backend_of, open_store, prints
 from tests.support.helpers import Child
+from verification.operations import damage, prepare, rows, talk
 
 HERE = "tests.support.crash_children"
 

@@ -18,7 +18,7 @@ from onefold.errors import StoreError, StoreUnavailable
 from onefold.storage.permissions import PRIVATE, SHARED, Access, access_of, make_file
 from onefold.storage.sqlite import fair_lock
 
-HOW_TO = "docs/how-to-backup.md says how to restore a backup"
+HOW_TO = "docs/how-to/backup.md says how to restore a backup"
 
 
 class StoreFile:
