@@ -43,7 +43,8 @@ counts.
   record in its hands.
 - Followers of a server are clients of `/api/events` in a process of their own, each with a token. Their
   latency begins in the writer's transaction, so that it has the disk in it; the server writes to a thousand of them ten
-  times a second. A third of them is cut off halfway and resumes. `python -m benchmarks.speed.followers` measures this alone.
+  times a second. A third of them is cut off halfway and resumes. `python -m benchmarks.speed.followers` measures this
+  alone.
 """
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from real.conftest import Doctor
+from tests.real.conftest import Doctor
 
 from tests.real.agents import hermes
 from tests.real.hermes import inside

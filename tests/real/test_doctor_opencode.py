@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from real.conftest import Doctor
+from tests.real.conftest import Doctor
 
 from tests.real.agents import Agent, opencode
 from tests.real.model import DirectedModel

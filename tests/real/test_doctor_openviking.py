@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real.conftest import Doctor
+from tests.real.conftest import Doctor
 
 from onefold.model import Json
 from tests.real.model import DirectedModel

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from real.conftest import Doctor
+from tests.real.conftest import Doctor
 
 from onefold.model import Json
 from tests.real.acp import Client
