@@ -17,11 +17,12 @@ _INTRODUCTION = """\
 
 This page is written by `make bench-masking`, and the same code writes the same page. Ten recorded conversations of
 coding agents go through the real `Compactor`, call by call, once with [masks](concepts/design.md#masks) and once
-without (`Policy.mask_tokens=0`); everything else is as by default. Sizes are onefold's estimates, four bytes to a token.
+without (`Policy.mask_tokens=0`); everything else is as by default. Sizes are onefold's estimates, four bytes to a
+token.
 
 - **The conversations** ({size} tokens, {calls} calls of the model) are in `benchmarks/masking/conversations.jsonl.gz`.
-  What tools answer in them is real: files of this repository, searches, listings, diffs, histories, and test runs, some of
-  which fail since a line was broken for it. Who asks for what, and in which order, comes from a script.
+  What tools answer in them is real: files of this repository, searches, listings, diffs, histories, and test runs,
+  some of which fail since a line was broken for it. Who asks for what, and in which order, comes from a script.
 - **The summarizer** is asked with onefold's own prompts by a model of the same window. It writes a text of about 750
   tokens that remembers nothing. A summary is there {delay} calls after it was begun, unless a turn has to wait for it.
 - **Uncached** are the tokens behind the first message that differs from what the call before was sent. A **broken

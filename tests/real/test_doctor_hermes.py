@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.real.conftest import Doctor
 
 from tests.real.agents import hermes
+from tests.real.conftest import Doctor
 from tests.real.hermes import inside
 from tests.real.model import DirectedModel
 from tests.real.outside import Outside

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.real.conftest import Doctor
 
 from tests.real.agents import Agent, opencode
+from tests.real.conftest import Doctor
 from tests.real.model import DirectedModel
 from tests.real.outside import Outside
 from tests.real.stores import Compactions, compactions, count

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.real.conftest import Doctor
 
 from onefold.model import Json
+from tests.real.conftest import Doctor
 from tests.real.model import DirectedModel
 from tests.real.openviking import NOTHING_TO_LEARN, OpenViking
 from tests.real.outside import Outside

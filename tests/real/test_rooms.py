@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.real.conftest import Doctor
 
 from onefold.model import Json
 from tests.real.acp import Client
 from tests.real.agents import AGENTS, hermes
+from tests.real.conftest import Doctor
 from tests.real.model import DirectedModel
 from tests.real.outside import Outside
 from tests.real.rooms import SESSION, Room, said
