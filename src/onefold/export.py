@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, is_dataclass
+from dataclasses import is_dataclass
 
 from onefold.errors import SessionNotFound
 from onefold.journal.session_scan import scan_sessions
 from onefold.messages import encode
-from onefold.model import Json, Record, SessionState
+from onefold.model import Finding, Header, Json, Record, SessionState
 from onefold.session import Session
 from onefold.store import Store
+
+_NAMES: dict[type, dict[str, str]] = {
+    Finding: {"repaired": "mended"},
+    Header: {"call_ids": "opens", "result_ids": "closes"},
+}
+"""What fields are called in JSON, where they have another name here."""
 
 
 def plain(value: Json) -> Json:
     """Data as JSON can carry it: objects for dataclasses, lists for tuples. Bodies of messages stay as they are."""
     if isinstance(value, Record):
-        header = None if value.header is None else plain(asdict(value.header))
         names = ("number", "id", "kind", "at", "turn", "key", "actor", "format")
-        return {**{name: getattr(value, name) for name in names}, "header": header, "body": value.body}
+        return {**{name: getattr(value, name) for name in names}, "header": plain(value.header), "body": value.body}
     if is_dataclass(value) and not isinstance(value, type):
-        return plain({name: getattr(value, name) for name in value.__dataclass_fields__})
+        known = _NAMES.get(type(value), {})
+        return plain({known.get(name, name): getattr(value, name) for name in value.__dataclass_fields__})
     if isinstance(value, SessionState):
         return value._asdict()
     if isinstance(value, dict):

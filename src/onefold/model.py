@@ -76,9 +76,9 @@ class Header:
 
     role: str
     tokens: int
-    opens: tuple[str, ...] = ()
+    call_ids: tuple[str, ...] = ()
     """Ids of the tool calls this message makes."""
-    closes: tuple[str, ...] = ()
+    result_ids: tuple[str, ...] = ()
     """Ids of the tool calls this message is the result of."""
 
 
@@ -566,7 +566,7 @@ class Finding:
     what: str
     found: str
     expected: str
-    mended: bool = False
+    repaired: bool = False
     fatal: bool = False
     """The journal itself is damaged: no fold can repair it."""
 

@@ -47,7 +47,7 @@ from onefold.model import (
     TurnClaim,
 )
 from onefold.storage.base import Transaction
-from onefold.turn import Tenure, Turn, TurnRequest, begin
+from onefold.turn import Tenure, Turn, TurnRequest, acquire_turn
 
 MESSAGE_LIMIT = 64 << 20
 _REMEMBERED = 1000
@@ -141,9 +141,9 @@ class Session:
         """Records with start ≤ number < stop: everything that ever happened, whatever was compacted."""
         return self.journal.read(self.id, start, stop)
 
-    def follow(self, after: int = 0, *, incarnation: str | None = None, idle: float | None = None) -> Iterator[Record]:
+    def follow(self, after: int = 0, *, generation: str | None = None, idle: float | None = None) -> Iterator[Record]:
         """Records after a number, live, from this and other processes, without a gap or a repeat."""
-        return self.journal.follow(self.id, after, incarnation=incarnation, idle=idle)
+        return self.journal.follow(self.id, after, generation=generation, idle=idle)
 
     def context(self, segment: int | None = None, *, origin: Origin | None = None) -> Context:
         """What to send to a model now; or what an older segment would send.
@@ -206,7 +206,7 @@ class Session:
         Then it is `Busy`. The other way is to `queue` the input for the next turn. A turn whose process died is settled
         as interrupted by the next one, once that is known or its lease has run out.
         """
-        return self.hand_over(begin(self.turn_request(owner, wait), self.journal))
+        return self.hand_over(acquire_turn(self.turn_request(owner, wait), self.journal))
 
     def open_turn(self) -> OpenTurn | None:
         """The turn that is open now, and whose it is."""
@@ -426,11 +426,9 @@ class Session:
         """Says who compacts this session from now on: "onefold", or the "agent" by itself."""
         return agent_compactions.set_compaction_owner(self.journal, self.id, keeper)
 
-    def record_agent_compaction(self, source: str, witnesses: Sequence[str] = ()) -> Segment:
+    def record_agent_compaction(self, source: str, signals: Sequence[str] = ()) -> Segment:
         """Notes that the agent compacted by itself: a mark and a segment for reading, which moves no cut."""
-        return agent_compactions.record_agent_compaction(
-            self.journal, self.id, source=source, witnesses=tuple(witnesses)
-        )
+        return agent_compactions.record_agent_compaction(self.journal, self.id, source=source, signals=tuple(signals))
 
     def limits(self) -> Limits | None:
         """What its agent goes by, as it said when it looked last; None if nobody said anything."""

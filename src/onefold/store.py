@@ -69,9 +69,9 @@ class Store:
         return self.journal.backend.address
 
     @property
-    def incarnation(self) -> str:
+    def generation(self) -> str:
         """Another one after every restore from a backup."""
-        return self.journal.backend.incarnation
+        return self.journal.backend.generation
 
     def session(self, id: str, *, create: bool = True, keeper: Keeper = "onefold") -> Session:
         """A session by its id, or by any other id it is known by. Checks its derived state on the way, and repairs
@@ -85,7 +85,7 @@ class Store:
                 raise SessionNotFound(id, deleted=self.journal.backend.read(lambda tx: tx.deleted(id)) is not None)
         return Session(
             self.journal,
-            self._mended(id),
+            self._repaired(id),
             summarizer=self._summarizer,
             policy=self.policy,
             runner=self._runner,
@@ -94,7 +94,7 @@ class Store:
             turns=self._turns,
         )
 
-    def _mended(self, id: str) -> SessionState:
+    def _repaired(self, id: str) -> SessionState:
         """A session's state. What looks wrong is folded again, in a fork's parents too: it reads its past from them."""
         state = self._looked_over(id)
         parent = state.parent
@@ -170,7 +170,7 @@ class Store:
         Erasing does it by itself, but for large files. False if a reader is in the way now.
         """
         beside = forget(self.journal, (), whole=True)
-        return self.journal.backend.scrub(whole=True) and not beside
+        return self.journal.backend.purge(whole=True) and not beside
 
     def forks(self, id: str) -> list[SessionState]:
         """The sessions that have this one as their parent."""
@@ -181,7 +181,7 @@ class Store:
         return verify(self.journal.backend, self._ids, fix=fix, progress=progress)
 
     def backup(self, path: str | Path, *, progress: Callable[[int, int], None] | None = None) -> None:
-        """A consistent copy, while others write. It is another incarnation: old numbers do not count there."""
+        """A consistent copy, while others write. It is another generation: old numbers do not count there."""
         self.journal.backend.backup(str(path), self._ids(), progress)
 
     def finish(self, wait: bool | float = True) -> bool:
@@ -199,7 +199,7 @@ class Store:
             self.finish(wait)
         self._runner.hand_back("its process closed the store")
         for turn in list(self._turns):
-            turn.let_go("its process closed the store")
+            turn.abandon("its process closed the store")
         self.journal.backend.close()
 
 

@@ -65,24 +65,24 @@ class Over:
 class Tenure:
     """A turn that this process has, renewed in a thread until it is over.
 
-    It knows nothing of its handle but whether there still is one: a turn that was dropped without an end is let go.
+    It knows nothing of its handle but whether there still is one: a turn that was dropped without an end is abandoned.
     """
 
     def __init__(self, journal: Journal, claim: TurnClaim, handle: object) -> None:
         self.claim = claim
         self.over = Over()
-        self.let_go_for: str | None = None
+        self.abandoned_for: str | None = None
         self._journal = journal
         dropped = weakref.ref(handle, lambda _: self.over.ring())
         threading.Thread(
             target=self._renew, args=(dropped,), name=f"onefold-turn-{claim.number}", daemon=True
         ).start()  # fmt: skip
 
-    def let_go(self, why: str) -> None:
+    def abandon(self, why: str) -> None:
         """Ends the turn as interrupted, from outside of its block."""
         if self.over.is_set() or self.claim.pid != os.getpid():
             return
-        self.let_go_for = why
+        self.abandoned_for = why
         self.over.set()
         try:
             turns.end(self._journal, self.claim, "interrupted", why)
@@ -107,7 +107,7 @@ class Tenure:
                 self.claim.session,
                 self.claim.number,
             )
-            self.let_go("its program dropped it without an end")
+            self.abandon("its program dropped it without an end")
 
 
 class Turn:
@@ -182,7 +182,7 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._over.is_set() and self.tenure.let_go_for is None:
+        if self._over.is_set() and self.tenure.abandoned_for is None:
             return
         outcome, cause = outcome_of(error)
         try:
@@ -198,14 +198,14 @@ class Turn:
 
     def abandon(self, why: str) -> None:
         """Ends the turn because its store is closed under it."""
-        self.tenure.let_go(why)
+        self.tenure.abandon(why)
 
     @contextmanager
     def _noticing(self) -> Iterator[None]:
-        if self.tenure.let_go_for is not None:
+        if self.tenure.abandoned_for is not None:
             raise TurnLost(
                 f"session {self.claim.session!r}: the turn that began at record {self.number} was ended, because "
-                f"{self.tenure.let_go_for}; nothing was written. Open the store again and begin a new turn"
+                f"{self.tenure.abandoned_for}; nothing was written. Open the store again and begin a new turn"
             )
         try:
             yield
@@ -259,7 +259,7 @@ class TurnRequest:
             turns.end(self._journal, self.claim, "cancelled", why)
 
 
-def begin(asked: TurnRequest, journal: Journal) -> TurnClaim:
+def acquire_turn(asked: TurnRequest, journal: Journal) -> TurnClaim:
     """Begins a turn, waiting for the one that is open."""
     while isinstance(got := asked.step(), WaitFor):
         got.wait(journal.backend)

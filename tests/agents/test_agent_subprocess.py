@@ -25,8 +25,8 @@ from onefold.acp.agent_subprocess import (
     SubprocessGone,
     SubprocessNotReading,
 )
-from onefold.acp.jsonrpc import Frame, notification, request, result
 from onefold.acp.pipes import CHUNK
+from onefold.jsonrpc import Frame, notification, request, result
 from onefold.model import Json
 from tests.support.agent_children import alive
 from tests.support.helpers import PATIENCE, ROOT

@@ -1,4 +1,4 @@
-"""Joining: several witnesses, in any order and however often, and exactly the compactions there were."""
+"""Correlation: several detectors, in any order and however often, and exactly the compactions there were."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_beginning_and_an_end_are_one_compaction() -> None:
 
     assert begun == CompactionBegan("c1", BY_ITSELF, "acp")
     assert isinstance(done, CompactionFinished)
-    assert (done.id, done.source, done.witnesses, done.key, done.summary) == ("c1", "acp", ("acp",), "acp:a", "gist")
+    assert (done.id, done.source, done.signals, done.key, done.summary) == ("c1", "acp", ("acp",), "acp:a", "gist")
     assert not done.guessed
 
 
@@ -145,10 +145,10 @@ def test_a_segment_begins_where_the_end_was_first_seen_f73() -> None:
 
     (done,) = finished(joining.observed(saw("done", "acp", "a"), NOON, 15))
 
-    assert (done.mark, done.witnesses) == (12, ("acp", "usage"))
+    assert (done.mark, done.signals) == (12, ("acp", "usage"))
 
 
-def test_who_asked_is_told_by_the_witness_or_else_by_the_room() -> None:
+def test_who_asked_is_told_by_the_detector_or_else_by_the_room() -> None:
     asked, silent = in_turn(), in_turn()
     asked.asked()
 
@@ -160,7 +160,7 @@ def test_who_asked_is_told_by_the_witness_or_else_by_the_room() -> None:
     assert finished(all_of(silent, saw("done", "acp", "a")))[0].trigger == BY_ITSELF
 
 
-# ---------------------------------------------------------------------- many witnesses
+# ---------------------------------------------------------------------- many detectors
 
 
 ORDERS = list(
@@ -209,7 +209,7 @@ def test_the_silence_outlives_a_restart() -> None:
     assert all_of(in_turn(sources=["usage", "acp", "gone"]), saw("done", "usage"), saw("done", "text")) == []
 
 
-def test_a_silenced_witness_ends_and_fails_nothing_and_is_named_all_the_same() -> None:
+def test_a_silenced_detector_ends_and_fails_nothing_and_is_named_all_the_same() -> None:
     joining = in_turn()
 
     outcomes = all_of(
@@ -221,7 +221,7 @@ def test_a_silenced_witness_ends_and_fails_nothing_and_is_named_all_the_same() -
     )
 
     assert kinds(outcomes) == ["CompactionBegan", "CompactionFinished"]
-    assert finished(outcomes)[0].witnesses == ("acp", "usage")
+    assert finished(outcomes)[0].signals == ("acp", "usage")
 
 
 def test_hermes_log_is_heard_beside_its_metadata_which_does_not_tell_all() -> None:
@@ -287,7 +287,7 @@ def test_what_was_replayed_is_known_when_it_is_told_again() -> None:
     assert kinds(all_of(joining, saw("done", "acp", "b"))) == ["CompactionFinished"]
 
 
-def test_a_replay_shows_which_witness_the_agent_has() -> None:
+def test_a_replay_shows_which_detector_the_agent_has() -> None:
     joining = in_turn()
 
     assert all_of(joining, saw("done", "acp", "a", replayed=True), saw("done", "usage")) == []
@@ -508,7 +508,7 @@ def turns(draw: st.DrawFn) -> list[tuple[int, list[Observation]]]:
 
 @settings(max_examples=150)
 @given(turns())
-def test_any_order_and_any_repetition_of_witnesses_gives_exactly_the_compactions_there_were_f71(
+def test_any_order_and_any_repetition_of_signals_gives_exactly_the_compactions_there_were_f71(
     conversation: list[tuple[int, list[Observation]]],
 ) -> None:
     joining, loudest = joiner(), ""

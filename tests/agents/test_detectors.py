@@ -27,7 +27,8 @@ from onefold.acp.detectors import (
 from onefold.acp.detectors.hermes import HermesState
 from onefold.acp.detectors.observation import LONGEST_SUMMARY, ChunkedText
 from onefold.acp.detectors.quoted_log_lines import MOST
-from onefold.acp.jsonrpc import Frame, StderrLine, request, result
+from onefold.acp.line_reader import StderrLine
+from onefold.jsonrpc import Frame, request, result
 from onefold.model import Json
 from tests.support.agent_frames import (
     SESSION,
@@ -671,7 +672,7 @@ def test_a_fall_that_has_another_reason_is_none(events: list[Event]) -> None:
     assert seen("generic", *events) == []
 
 
-def test_families_that_have_a_better_witness_do_not_guess_by_usage() -> None:
+def test_families_that_have_a_better_signal_do_not_guess_by_usage() -> None:
     better: tuple[Family, ...] = ("hermes", "qwen", "vibe")
 
     for name in better:

@@ -23,8 +23,8 @@ from onefold.acp import frame_log as module
 from onefold.acp import frame_pages
 from onefold.acp.frame_log import ErasureFirst, FrameLog, RoomRow
 from onefold.acp.frame_pages import LoggedFrame, NewFrame
-from onefold.acp.jsonrpc import notification, text
 from onefold.errors import OutcomeUnknown, SessionNotFound, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
+from onefold.jsonrpc import notification, text
 from tests.support.helpers import PATIENCE, ROOT, Child, hear, say
 
 HERE = "tests.agents.test_frame_log"

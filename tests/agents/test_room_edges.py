@@ -23,12 +23,12 @@ from websockets.asyncio.client import connect
 import onefold
 from onefold.acp.agent_config import Agent
 from onefold.acp.client_connection import ClientConnection
-from onefold.acp.jsonrpc import Frame, notification, parse, text
 from onefold.acp.members import Member, Members
 from onefold.acp.pipes import CHUNK
 from onefold.acp.room import AT_ONCE
 from onefold.acp.send_queue import SendQueue
 from onefold.errors import StoreError
+from onefold.jsonrpc import Frame, notification, parse, text
 from onefold.model import TURN_SETTLED
 from tests.support.acp_clients import (
     Client,
@@ -294,7 +294,7 @@ def test_a_client_that_never_reads_is_let_go_and_costs_the_others_nothing(tmp_pa
     run(work)
 
 
-def test_an_outbox_is_bounded_and_lets_one_frame_over_the_bound_through() -> None:
+def test_a_send_queue_is_bounded_and_lets_one_frame_over_the_bound_through() -> None:
     async def work() -> None:
         box = SendQueue(most_bytes=1000, most_frames=10)
         assert box.give("x" * 100_000)

@@ -19,12 +19,12 @@ import pytest
 from onefold.acp import host, supervisor
 from onefold.acp.agent_config import Agent, AgentUnusable, agents
 from onefold.acp.host import RoomHost
-from onefold.acp.jsonrpc import Frame, notification
 from onefold.acp.members import Member
 from onefold.acp.prompt_queue import SubmittedPrompt
 from onefold.acp.room import Room
 from onefold.acp.room_errors import RequestRejected
 from onefold.acp.send_queue import SendQueue
+from onefold.jsonrpc import Frame, notification
 from onefold.model import AGENT_ENDED, AGENT_STARTED, COMMITTED, INPUT_QUEUED, TURN_SETTLED, SessionState
 from tests.support.acp_clients import Client, Person, Place, Refusal, blocks, is_method, is_update, place
 from tests.support.hard_rooms import attached, numbers, told

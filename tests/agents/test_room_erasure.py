@@ -18,9 +18,9 @@ import onefold
 from onefold.acp import frame_erasure
 from onefold.acp.frame_log import FrameLog
 from onefold.acp.frame_pages import NewFrame
-from onefold.acp.jsonrpc import parse
 from onefold.errors import SessionNotFound
 from onefold.journal import erasure, sidecars
+from onefold.jsonrpc import parse
 from onefold.model import ERASED, INPUT_QUEUED, MESSAGE, Erased, Record
 from onefold.recall import Recall
 from onefold.store import Store
@@ -264,7 +264,7 @@ def test_what_waits_for_a_client_that_does_not_read_is_taken_back(tmp_path: Path
             assert ben._reading is not None
             ben._reading.cancel()
             await ann.prompt(session, f"[[say:harmless]] [[say:it is {WORD}]]")
-            assert any(WORD in text for text, _ in ben.connection.send_queue._waiting)
+            assert any(WORD in text for text, _ in ben.connection.send_queue._frames)
 
             await asyncio.to_thread(erase_all, there, session)
             await ann.prompt(session, "[[say:and on]]")
@@ -624,7 +624,7 @@ def test_a_person_who_may_only_read_is_told_nothing_either(tmp_path: Path) -> No
 # ---------------------------------------------------------------------- files that are in the way
 
 
-def test_frames_that_cannot_be_cleaned_at_once_are_named_and_scrubbed_later(
+def test_frames_that_cannot_be_cleaned_at_once_are_named_and_purged_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "agent.db"

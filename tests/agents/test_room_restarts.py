@@ -16,7 +16,7 @@ import pytest
 from onefold.acp import prompt_queue, supervisor
 from onefold.acp.agent_config import Agent
 from onefold.acp.host import AlreadyHosted, RoomHost
-from onefold.acp.jsonrpc import notification
+from onefold.jsonrpc import notification
 from onefold.model import AGENT_ENDED, AGENT_STARTED, TURN_SETTLED, TURN_STARTED
 from tests.support.acp_clients import AGENT, PATIENCE, Person, Place, Ran, Refusal, blocks, is_method, is_update, place
 from tests.support.hard_rooms import attached

@@ -16,8 +16,8 @@ import pytest
 
 from onefold.acp import supervisor
 from onefold.acp.agent_config import Agent, Agents, AgentUnusable, adhoc, agents, shown
-from onefold.acp.jsonrpc import Frame, notification, parse, text
 from onefold.acp.room_errors import RequestRejected
+from onefold.jsonrpc import Frame, notification, parse, text
 from onefold.model import AGENT_ENDED, AGENT_STARTED, COMMITTED, TURN_SETTLED
 from onefold.server.run import JsonLines
 from tests.support.acp_clients import AGENT, Place, Ran, Refusal, Remote, blocks, is_method, place

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onefold.acp.jsonrpc import Frame, parse, request, text
+from onefold.jsonrpc import Frame, parse, request, text
 from onefold.model import AGENT_STARTED, TURN_SETTLED, TURN_STARTED
 from tests.support.acp_clients import Person, Refusal, blocks, is_method, is_update, place, texts
 from tests.support.rooms import answer, kinds, messages, records, run

@@ -108,6 +108,6 @@ def test_aliases_outlive_the_process_and_are_healed_from_the_journal(tmp_path: o
         mended = store.verify(fix=True)
 
         assert [f.what for f in found.findings] == ["alias old"]
-        assert all(f.mended for f in mended.findings)
+        assert all(f.repaired for f in mended.findings)
         assert store.verify().healthy
         assert store.session("old", create=False).id == "s"

@@ -21,9 +21,9 @@ from onefold.journal import turns
 from onefold.journal.backoff import AGAIN, AGAIN_AT_MOST, AUTOMATIC_FAILURES
 from onefold.journal.journal import Journal
 from onefold.model import Claim, Json, TurnClaim
-from proof.operations import talk
 from tests.conftest import StoppedClock, claimed, running, said, who
 from tests.support.helpers import PATIENCE, Child, converse, counted, kinds, quick, say
+from verification.operations import talk
 
 LIMITS = Limits(window=1_000, output=100, soft=0.5, hard=0.9)
 HARD = 28  # messages, of about 33 tokens each
@@ -70,7 +70,7 @@ def test_a_call_that_was_open_when_it_was_claimed_is_not_cut_from_its_result(
 
     planned = load_material(journal, claim).plan(quick(tail_tokens=1, tail_messages=1, min_shrink=0.01))
 
-    opened = next(r.number for r in session.read() if r.header is not None and r.header.opens)
+    opened = next(r.number for r in session.read() if r.header is not None and r.header.call_ids)
     assert getattr(planned, "cut", 0) <= opened
 
 
@@ -84,7 +84,7 @@ def test_a_call_that_was_given_up_by_then_may_be_cut(store: Store, journal: Jour
 
     planned = load_material(journal, claim).plan(quick(tail_tokens=1, tail_messages=1, min_shrink=0.01))
 
-    opened = next(r.number for r in session.read() if r.header is not None and r.header.opens)
+    opened = next(r.number for r in session.read() if r.header is not None and r.header.call_ids)
     assert getattr(planned, "cut", 0) > opened
 
 

@@ -105,7 +105,7 @@ def test_the_keeper_stays_the_same_through_everything_else(session: Session, jou
     session.set_compaction_owner("agent")
 
     steps: list[Callable[[], object]] = [
-        lambda: session.record_agent_compaction("a witness"),
+        lambda: session.record_agent_compaction("a hook"),
         session.undo,
         session.redo,
         lambda: session.rewind(3),

@@ -31,7 +31,7 @@ def test_a_deleted_session_is_gone_with_all_it_held(store: Store, journal: Journ
     deleted = store.delete("s")
 
     assert (deleted.session, deleted.records, deleted.forks) == ("s", last, ())
-    assert deleted.wiped is not store.address.startswith("postgresql:")  # whose files `scrub` alone reaches
+    assert deleted.wiped is not store.address.startswith("postgresql:")  # whose files `purge` alone reaches
     assert [s.id for s in store.sessions()] == ["other"]
     assert store.compactions(open_only=False) == []
     assert SECRET not in told(store)

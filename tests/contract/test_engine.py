@@ -14,10 +14,10 @@ from onefold import CompactResult, Policy, Session, Store, Summary, SummaryInput
 from onefold.compaction.material import load_material
 from onefold.compaction.summarizer import Made
 from onefold.model import ClaimDenied
-from proof.operations import talk
 from tests.conftest import StoppedClock, claimed, running, said, who
 from tests.support.engines import Counting, blocked
 from tests.support.helpers import PATIENCE, await_record, counted, kinds, quick
+from verification.operations import talk
 
 Opened = Callable[..., Store]
 

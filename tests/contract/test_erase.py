@@ -14,10 +14,10 @@ from onefold.compaction.material import load_material
 from onefold.compaction.summarizer import SummaryInput
 from onefold.journal import erasure, pins_and_notes, undo
 from onefold.journal.journal import Journal
-from proof.operations import talk
 from tests.conftest import claimed, running, said
 from tests.support.erasures import OTHER, SECRET, at, compacted, everything, noting, secret, tell, told
 from tests.support.helpers import PATIENCE, contents, converse, kinds
+from verification.operations import talk
 
 # ---------------------------------------------------------------------- the record itself
 
@@ -34,7 +34,7 @@ def test_an_erased_message_is_a_tombstone_with_its_number(store: Store, session:
     assert (stone.number, stone.id, stone.at) == (before.number, before.id, before.at)
     assert (stone.format, stone.header) == (None, None)
     assert (erased.session, erased.numbers, erased.forks) == ("s", (number,), ())
-    assert erased.wiped is not store.address.startswith("postgresql:")  # whose files `scrub` alone reaches
+    assert erased.wiped is not store.address.startswith("postgresql:")  # whose files `purge` alone reaches
     assert SECRET not in told(store)
     assert [r.number for r in session.read(1)] == list(range(1, session.state.last + 1))
 

@@ -14,7 +14,6 @@ import pytest
 from onefold import CompactionDisabled, KeyConflict, OnefoldError, Record, Session, Store
 from onefold.journal.journal import Journal
 from onefold.model import ForkKind
-from proof.operations import damage, rows
 from tests.conftest import running, said
 from tests.support.children import open_store as open_in_child
 from tests.support.engines import Counting
@@ -23,6 +22,7 @@ from tests.support.forks import all_of, own_records
 from tests.support.helpers import PATIENCE, Child, at_barrier, hear, said_in, say, together
 from tests.support.plans import answer, calls, result, user
 from tests.support.undone_views import fold, looked, nothing_changes
+from verification.operations import damage, rows
 
 FORKS: tuple[ForkKind, ...] = get_args(ForkKind)
 
@@ -89,7 +89,7 @@ def test_a_fork_sees_its_parent_as_it_was_whatever_that_does_since(session: Sess
         session.redo,
         lambda: session.rewind(3),
         lambda: session.set_compaction_owner("agent"),
-        lambda: session.record_agent_compaction("a witness"),
+        lambda: session.record_agent_compaction("a hook"),
         lambda: session.queue_input(said(9)),
         session.take_input,
     ]
@@ -626,7 +626,7 @@ def test_verify_mends_a_fork_and_its_parent_f22(tmp_path: Path, harm: str) -> No
 
     with open_store(path) as store:
         assert not store.verify().healthy
-        assert all(f.mended for f in store.verify(fix=True).findings)
+        assert all(f.repaired for f in store.verify(fix=True).findings)
 
         assert store.verify().healthy
         assert looked(store.session("grandchild", create=False)) == before

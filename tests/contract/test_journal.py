@@ -305,11 +305,11 @@ def test_a_follower_beyond_the_end_is_told_so(session: Session) -> None:
         next(session.follow(8))
 
 
-def test_a_follower_from_another_incarnation_is_told_so(store: Store, session: Session) -> None:
-    assert next(session.follow(incarnation=store.incarnation)).number == 1
+def test_a_follower_from_another_generation_is_told_so(store: Store, session: Session) -> None:
+    assert next(session.follow(generation=store.generation)).number == 1
 
     with pytest.raises(StaleHandle, match="restored from a backup"):
-        next(session.follow(incarnation="another"))
+        next(session.follow(generation="another"))
 
 
 def test_wait_returns_at_once_if_the_record_is_there_and_false_if_it_does_not_come(

@@ -355,7 +355,7 @@ def test_the_upkeep_and_a_worker_mask_before_they_ask_anybody(store: Store, sess
 
 
 def mask_all(journal: Journal, session: Session, *, full: bool = False, by_hand: bool = False) -> onefold.Segment:
-    results = [r.number for r in session.read() if r.header is not None and r.header.closes]
+    results = [r.number for r in session.read() if r.header is not None and r.header.result_ids]
     return masks.mask(journal, session.id, results, expect_head=session.state.head, full=full, by_hand=by_hand)
 
 
@@ -437,7 +437,7 @@ def test_a_deterministic_summary_that_was_refused_is_not_made_again_after_a_mask
     says_nothing.deterministic = True  # type: ignore[attr-defined]
     first = session.compact(says_nothing, policy=policy())
     assert first.state == "failed", first
-    session.mask(*[r.number for r in session.read() if r.header is not None and r.header.closes][:4])
+    session.mask(*[r.number for r in session.read() if r.header is not None and r.header.result_ids][:4])
     assert session.compact(says_nothing, policy=policy()).state == "skipped"
 
 

@@ -11,7 +11,6 @@ from onefold import Session, Turn, TurnLost
 from onefold.journal import turns
 from onefold.journal.journal import Journal
 from onefold.model import TURN_SETTLED, Draft, Outcome, TurnClaim
-from proof.operations import talk
 from tests.conftest import StoppedClock, said
 from tests.support.helpers import counted, kinds
 from tests.support.turn_histories import (
@@ -27,6 +26,7 @@ from tests.support.turn_histories import (
     nothing_written,
     outcomes,
 )
+from verification.operations import talk
 
 # ---------------------------------------------------------------------- calls that a turn leaves open
 

@@ -9,12 +9,12 @@ import pytest
 
 from onefold import Context, InvalidMessage, MessageTooLarge, OnefoldError, Session, Store, SummaryInput
 from onefold.journal.journal import Journal
-from proof.operations import talk
 from tests.conftest import NOON, running, said
 from tests.support.engines import Counting
 from tests.support.helpers import contents, counted, said_in
 from tests.support.plans import answer, calls, result, system, user
 from tests.support.undone_views import fold, looked, nothing_changes
+from verification.operations import talk
 
 LAW = "Do NOT push to main. Ever.\n\n  (Not even “just once”.)"
 

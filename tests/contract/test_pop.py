@@ -8,10 +8,10 @@ from onefold import Session, Store
 from onefold.journal import lineage, undo
 from onefold.messages import encode
 from onefold.model import Json, Ranges
-from proof.operations import talk
 from tests.conftest import running
 from tests.support.helpers import contents
 from tests.support.plans import calls, result, user
+from verification.operations import talk
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import pytest
 from onefold import InvalidMessage, KeyConflict, OnefoldError, Session, Store, TurnLost
 from onefold.journal import replication
 from onefold.journal.journal import Journal
-from proof.operations import talk
 from tests.conftest import running, said
 from tests.support.engines import Counting
 from tests.support.helpers import contents, said_in
 from tests.support.plans import answer, system, user
 from tests.support.undone_views import fold, nothing_changes
+from verification.operations import talk
 
 OLD, NEW, NEWER = system("You are version 1."), system("You are version 2."), system("You are version 3.")
 

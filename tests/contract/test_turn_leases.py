@@ -19,7 +19,6 @@ from onefold.model import ClaimDenied, Json, Lease, TurnClaim
 from onefold.storage.memory import MemoryLeases
 from onefold.storage.postgres.transaction import PostgresLeases
 from onefold.storage.sqlite.transaction import SqliteLeases
-from proof.operations import talk
 from tests.conftest import StoppedClock, running, said, who
 from tests.support.helpers import PATIENCE, kinds, quick
 from tests.support.turn_histories import (
@@ -34,6 +33,7 @@ from tests.support.turn_histories import (
     outcomes,
     warnings,
 )
+from verification.operations import talk
 
 # ---------------------------------------------------------------------- leases and clocks
 

@@ -14,7 +14,6 @@ from onefold import KeyConflict, OnefoldError, Session, Store, StoreError, TurnB
 from onefold.journal import turns
 from onefold.journal.journal import Journal
 from onefold.model import Lease, Outcome, Record
-from proof.operations import talk
 from tests.conftest import StoppedClock, running, said, who
 from tests.support.helpers import PATIENCE, kinds
 from tests.support.turn_histories import (
@@ -28,6 +27,7 @@ from tests.support.turn_histories import (
     one_at_a_time,
     outcomes,
 )
+from verification.operations import talk
 
 # ---------------------------------------------------------------------- one writer at a time
 

@@ -23,12 +23,12 @@ from onefold import (
 from onefold.journal import turns, undo
 from onefold.journal.journal import Journal
 from onefold.model import Json
-from proof.operations import talk
 from tests.conftest import running, said
 from tests.support.engines import Counting, blocked
 from tests.support.helpers import PATIENCE, contents, counted, said_in
 from tests.support.plans import answer, calls, result, system, user
 from tests.support.undone_views import fold, looked, nothing_changes
+from verification.operations import talk
 
 Opened = Callable[..., Store]
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from onefold.model import INPUT_QUEUED, SEGMENT_OPENED
-from proof.operations import ONE_BY_ONE, OPERATIONS, SECRET, rows, talk
 from tests.support.crash_children import MOST, first_schema_only
 from tests.support.fault_injection import open_store
 from tests.support.helpers import Child, counted, kinds, quick, together
+from verification.operations import ONE_BY_ONE, OPERATIONS, SECRET, rows, talk
 
 HERE = "tests.support.crash_children"
 
@@ -166,7 +166,7 @@ def test_f25_a_compaction_with_follow_up_leaves_exactly_one(tmp_path: Path) -> N
 
 
 def test_a_crash_while_a_store_is_made_leaves_a_path_that_opens(tmp_path: Path) -> None:
-    """Item 15: an unfinished beginning is finished by whoever comes next, with one incarnation from then on."""
+    """Item 15: an unfinished beginning is finished by whoever comes next, with one generation from then on."""
     left = _crash(tmp_path, "opening a new store")
 
     assert len(left) >= 10
@@ -203,17 +203,17 @@ def test_two_processes_that_open_an_older_store_at_once_migrate_it_once(tmp_path
         Child("open_at_once", module=HERE, path=str(path)) as two,
     ):
         together(one, two)
-        incarnations = {one.hear("opened")["incarnation"], two.hear("opened")["incarnation"]}
+        generations = {one.hear("opened")["generation"], two.hear("opened")["generation"]}
         assert (one.end(), two.end()) == (0, 0)
 
-    assert len(incarnations) == 1
+    assert len(generations) == 1
     with open_store(path) as store:
         assert store.verify().findings == ()
         assert store.session("a").state.last == len(before["records"]) + 2
 
 
 def test_two_processes_that_make_a_store_at_once_make_one(tmp_path: Path) -> None:
-    """Item 15: nobody's session is made twice, and both know the store by the same incarnation."""
+    """Item 15: nobody's session is made twice, and both know the store by the same generation."""
     path = tmp_path / "new.db"
 
     with (
@@ -221,10 +221,10 @@ def test_two_processes_that_make_a_store_at_once_make_one(tmp_path: Path) -> Non
         Child("open_at_once", module=HERE, path=str(path)) as two,
     ):
         together(one, two)
-        incarnations = {one.hear("opened")["incarnation"], two.hear("opened")["incarnation"]}
+        generations = {one.hear("opened")["generation"], two.hear("opened")["generation"]}
         assert (one.end(), two.end()) == (0, 0)
 
-    assert len(incarnations) == 1
+    assert len(generations) == 1
     with open_store(path) as store:
         assert kinds(store.session("a")) == ["segment.opened", "message", "message"]
 
@@ -244,7 +244,7 @@ def _works(path: Path) -> None:
         session.append({"role": "user", "content": "still here"})
         assert session.state.last == before + 1
         assert store.verify().findings == ()
-        incarnation = store.incarnation
+        generation = store.generation
     shutil.copy(path, path.with_suffix(".copy"))
     with open_store(path.with_suffix(".copy")) as store:
-        assert store.incarnation == incarnation
+        assert store.generation == generation

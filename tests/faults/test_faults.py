@@ -25,9 +25,9 @@ from onefold.storage.base import Transaction
 from onefold.storage.sqlite import group_commit as line_module
 from onefold.storage.sqlite.backend import CHECKPOINT_PAGES
 from onefold.storage.sqlite.group_commit import LARGE, MOST, CommitQueue, PendingWrite
-from proof.operations import ME, rows, talk
 from tests.support.fault_injection import Announced, BadDisk, HeldLine, LostAnswers, Told, backend_of, open_store
 from tests.support.helpers import Child
+from verification.operations import ME, rows, talk
 
 HERE = "tests.support.crash_children"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from proof.kills import dies
-from proof.operations import OPERATIONS, SECRET
 from tests.support.files_children import KillingDisk, everything, open_files, prepare
+from verification.kills import dies
+from verification.operations import OPERATIONS, SECRET
 
 MOST = 60
 WHOLE = ("create", "append many with key", "commit with follow-up", "fork", "erase", "delete")

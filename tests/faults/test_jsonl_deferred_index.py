@@ -27,9 +27,9 @@ from onefold.storage.jsonl.appender import MOST_NOTED
 from onefold.storage.jsonl.deferred_index import MOST_ROWS, QUIET
 from onefold.storage.sqlite.backend import connect
 from onefold.storage.sqlite.group_commit import PendingWrite
-from proof.kills import dies
-from proof.operations import counted_ids, fixed_clock
 from tests.support.files_children import FailingDisk, everything, open_files, prepare
+from verification.kills import dies
+from verification.operations import counted_ids, fixed_clock
 
 BURST = QUIET + 4
 WAIT = 30.0

@@ -16,9 +16,9 @@ import pytest
 from onefold import OutcomeUnknown, Session, StoreUnavailable
 from onefold.journal import agent_compactions
 from onefold.storage.jsonl import Disk, layout
-from proof.kills import dies
-from proof.operations import talk
 from tests.support.files_children import FailingDisk, everything, open_files, prepare
+from verification.kills import dies
+from verification.operations import talk
 
 Act = Callable[[Session], Any]
 ACTS: dict[str, Act] = {

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from onefold.storage.jsonl import FilesBackend
-from proof import cuts, files
-from proof.folders import Event, Machine, NotedDisk, Tree, moments
-from proof.mutants import MUTANTS, Mutant, attempt
+from verification import cuts, files
+from verification.folders import Event, Machine, NotedDisk, Tree, moments
+from verification.mutants import MUTANTS, Mutant, attempt
 
 EACH_WAY = (
     "create", "append one", "append while rows wait", "append many with key", "commit with follow-up", "alias",
@@ -128,7 +128,7 @@ def _run(*arguments: str) -> str:
 
 
 def test_a_process_killed_at_any_system_call_leaves_the_old_state_or_the_new_one() -> None:
-    said = _run("proof.kills", "--files", "--only", "append one")
+    said = _run("verification.kills", "--files", "--only", "append one")
 
     faults = re.fullmatch(rf"(\d+) faults, 1 acknowledged, {NOTHING}", said)
     assert faults is not None, said
@@ -136,7 +136,7 @@ def test_a_process_killed_at_any_system_call_leaves_the_old_state_or_the_new_one
 
 
 def test_writers_that_are_killed_at_random_lose_nothing_and_fork_nothing() -> None:
-    said = _run("proof.load", "--kills", "20", "--store", "sessions/")
+    said = _run("verification.load", "--kills", "20", "--store", "sessions/")
 
     assert re.fullmatch(rf"20 faults, [\d,]+ acknowledged, {NOTHING}", said), said
 

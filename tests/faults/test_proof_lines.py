@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from proof import line_mutants
-from proof.line_mutants import LINES, PACKAGE, ROOT, Line, Outdated, changed
+from verification import line_mutants
+from verification.line_mutants import LINES, PACKAGE, ROOT, Line, Outdated, changed
 
 NAMES = [line.name for line in LINES]
 

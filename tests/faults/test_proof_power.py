@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from proof import cuts, power
-from proof.disk import LOSSES, Disk, Event
-from proof.mutants import MUTANTS, Mutant, attempt
+from verification import cuts, power
+from verification.disk import LOSSES, Disk, Event
+from verification.mutants import MUTANTS, Mutant, attempt
 
 
 @pytest.mark.parametrize("name", power.NAMES)
@@ -64,7 +64,7 @@ def _run(*arguments: str) -> str:
 
 @pytest.mark.parametrize("name", ["append one", "commit with follow-up", "erase an input"])
 def test_a_process_killed_at_any_system_call_leaves_the_old_state_or_the_new_one(name: str) -> None:
-    said = _run("proof.kills", "--only", name)
+    said = _run("verification.kills", "--only", name)
 
     faults = re.match(
         r"(\d+) faults, 1 acknowledged, 0 lost, 0 between, 0 twice, 0 forked, 0 stuck, 0 unopenable", said
@@ -74,7 +74,7 @@ def test_a_process_killed_at_any_system_call_leaves_the_old_state_or_the_new_one
 
 
 def test_writers_that_are_killed_at_random_lose_nothing_and_fork_nothing() -> None:
-    said = _run("proof.load", "--kills", "40")
+    said = _run("verification.load", "--kills", "40")
 
     assert re.fullmatch(rf"40 faults, [\d,]+ acknowledged, {NOTHING}", said), said
 

@@ -11,8 +11,8 @@ import onefold
 from onefold.journal.process_liveness import Whereabouts
 from onefold.model import Clock, Json
 from onefold.storage.base import Backend
-from proof.mutants import MUTANTS, Mutant, attempt
-from proof.schedules import (
+from verification.mutants import MUTANTS, Mutant, attempt
+from verification.schedules import (
     Living,
     Stage,
     canary,

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from proof.spec import MODELS, SAFETY, SPEC, STEPS, Model
+from verification.spec import MODELS, SAFETY, SPEC, STEPS, Model
 
 MODULE = SPEC.read_text()
 GUARDS = {*re.findall(r'\b(?:Guard|Spares)\("([^"]+)"', MODULE)}

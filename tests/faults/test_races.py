@@ -17,8 +17,8 @@ from onefold import Store
 from onefold.model import AppendResult, Lease, Segment
 from onefold.storage.sqlite import SqliteBackend, fair_lock
 from onefold.storage.sqlite.backend import connect
-from proof.operations import talk
 from tests.support.helpers import PATIENCE, Child, await_record, contents, converse, counted, kinds, quick, together
+from verification.operations import talk
 
 ROUNDS = 200
 
@@ -311,7 +311,7 @@ def test_processes_that_make_the_same_store_and_session_at_once_get_the_same(tmp
             together(*children)
             told = [child.hear("done") for child in children]
 
-            assert len({t["incarnation"] for t in told}) == 1
+            assert len({t["generation"] for t in told}) == 1
             with onefold.open(path, create=False) as store:
                 session = store.session("same", create=False)
                 assert kinds(session) == ["segment.opened", "message", "message", "message"]

@@ -19,9 +19,9 @@ from onefold.storage.base import Transaction
 from onefold.storage.sqlite import SqliteBackend
 from onefold.storage.sqlite.queries import queries
 from onefold.storage.sqlite.transaction import SqliteTransaction
-from proof.operations import damage, prepare, rows, talk
 from tests.support.fault_injection import open_store, prints
 from tests.support.helpers import counted, kinds, quick
+from verification.operations import damage, prepare, rows, talk
 
 DERIVED = ("sessions", "segments", "compactions", "keys", "inputs", "aliases")
 
@@ -134,9 +134,9 @@ def test_f22_verify_reports_any_damage_and_with_fix_heals_it_once(path: Path, so
 
     assert not looked.healthy
     assert untouched == harmed, "verify alone only looks"
-    assert not any(f.fatal or f.mended for f in looked.findings)
+    assert not any(f.fatal or f.repaired for f in looked.findings)
     assert fixed.findings
-    assert all(f.mended for f in fixed.findings)
+    assert all(f.repaired for f in fixed.findings)
     assert again.healthy
     _assert_healed_once(path, sound)
 
@@ -165,7 +165,7 @@ def test_a_derived_table_that_is_gone_is_made_anew_by_verify(path: Path, table: 
 
     assert any(table in f.found for f in looked.findings)
     assert fixed.findings
-    assert all(f.mended for f in fixed.findings)
+    assert all(f.repaired for f in fixed.findings)
     assert again.healthy
     after = rows(path, DERIVED)
     assert {t: after[t] for t in DERIVED if t != "sessions"} == {t: before[t] for t in DERIVED if t != "sessions"}
@@ -283,7 +283,7 @@ def test_a_damaged_session_keeps_nobody_else_from_being_verified(path: Path) -> 
     with open_store(path) as store:
         report = store.verify(fix=True)
 
-        assert {(f.session, f.fatal, f.mended) for f in report.findings} == {("b", True, False), ("c", False, True)}
+        assert {(f.session, f.fatal, f.repaired) for f in report.findings} == {("b", True, False), ("c", False, True)}
         assert kinds(store.session("c"))[-1] == "healed"
         assert report.sessions == 3
 
@@ -389,6 +389,6 @@ def test_a_session_that_was_just_written_to_is_healed_with_its_row(path: Path) -
 
         found = store.verify(fix=True).findings
 
-        assert [f.mended for f in found] == [True]
+        assert [f.repaired for f in found] == [True]
         assert store.verify().healthy
         assert session.state.last == max(r.number for r in session.read())

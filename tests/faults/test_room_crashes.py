@@ -12,7 +12,7 @@ import pytest
 
 import onefold
 from onefold.acp.frame_log import FrameLog
-from onefold.acp.jsonrpc import parse
+from onefold.jsonrpc import parse
 from onefold.model import AGENT_STARTED, MESSAGE, TURN_SETTLED, Record
 from onefold.storage.locations import sidecar_path
 from tests.support.acp_clients import Ran, Remote, blocks, is_method, is_update

@@ -19,13 +19,13 @@ import pytest
 import onefold
 from onefold import Session, Store, StoreError, StoreUnavailable
 from onefold.storage.sqlite import change_poller, store_file
-from proof.operations import prepare, talk
 from tests.support.fault_injection import HeldLine, backend_of, open_store, prints
 from tests.support.helpers import Child
 from tests.support.pages import ROOT, blocks_of, run_page
+from verification.operations import prepare, talk
 
 WAIT = 30
-PAGE = ROOT / "docs/how-to-backup.md"
+PAGE = ROOT / "docs/how-to/backup.md"
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def _restored(path: Path) -> None:
 
 
 def _exchanged(path: Path) -> None:
-    """A plain copy is moved over it, which has the same incarnation."""
+    """A plain copy is moved over it, which has the same generation."""
     path.with_name("copy.db").replace(path)
 
 
@@ -96,7 +96,7 @@ USES: dict[str, Callable[[Store, Session], Any]] = {
     "sessions": lambda store, session: list(store.sessions()),
     "verify": lambda store, session: store.verify(),
     "verify and mend": lambda store, session: store.verify(fix=True),
-    "scrub": lambda store, session: store.journal.backend.scrub(),
+    "purge": lambda store, session: store.journal.backend.purge(),
     "backup": lambda store, session: store.backup(Path(store.address).parent.parent / "late.db"),
 }
 
@@ -335,7 +335,7 @@ def test_no_store_is_made_beside_a_log_whose_database_is_gone(killed: Path, left
         assert store.verify().healthy
 
 
-@pytest.mark.parametrize("how", ["moved over", "copied over", "moved over, of the same incarnation"])
+@pytest.mark.parametrize("how", ["moved over", "copied over", "moved over, of the same generation"])
 def test_a_backup_beside_the_log_of_the_old_store_is_refused_until_the_log_is_moved(killed: Path, how: str) -> None:
     if how == "copied over":
         shutil.copy(killed.with_name("backup.db"), killed)

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from bench.masking.__main__ import PAGE
-from bench.masking.measures import PLACES, Way, run
-from bench.masking.page import _each, page
-from bench.masking.talks import Talk, talks
+from benchmarks.masking.__main__ import PAGE
+from benchmarks.masking.measures import PLACES, Way, run
+from benchmarks.masking.page import _each, page
+from benchmarks.masking.talks import Talk, talks
 
 NAMES = [talk.name for talk in talks()]
 

@@ -13,12 +13,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.peers import report
-from bench.peers.conversation import MESSAGES, SUMMARY, Left, Meter, exchanges, marks
-from bench.peers.kills import _points, _state
-from bench.peers.measures import counted
-from bench.peers.plot import plot
-from bench.peers.table import PEERS
+from benchmarks.peers import report
+from benchmarks.peers.conversation import MESSAGES, SUMMARY, Left, Meter, exchanges, marks
+from benchmarks.peers.kills import _points, _state
+from benchmarks.peers.measures import counted
+from benchmarks.peers.plot import plot
+from benchmarks.peers.table import PEERS
 
 
 def _at(messages: int, rate: float, load: float, size: float) -> dict[str, float]:
@@ -147,7 +147,7 @@ def test_a_summary_that_was_asked_for_is_counted_across_processes(tmp_path: Path
 _TRIPPED = """
 import sqlite3, sys
 from pathlib import Path
-from bench.peers.trip import Trip
+from benchmarks.peers.trip import Trip
 path, seen, at = sys.argv[1:]
 Trip(int(at), Path(seen)).watch()
 db = sqlite3.connect(path)
@@ -179,7 +179,7 @@ def test_a_process_dies_before_the_write_that_was_named(tmp_path: Path, at: int,
 
 def test_onefold_alone_goes_through_the_same_driver(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "bench.peers.drive", "speed", "onefold", str(tmp_path)],
+        [sys.executable, "-m", "benchmarks.peers.drive", "speed", "onefold", str(tmp_path)],
         cwd=Path(__file__).parents[2],
         input="say 20\nlook\n",
         capture_output=True,

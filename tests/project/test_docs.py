@@ -17,7 +17,6 @@ import pytest
 import typer.main
 
 import onefold
-from frameworks.environments import FRAMEWORKS
 from onefold import errors, model
 from onefold.acp.room_journal import RoomJournal
 from onefold.cli.app import app
@@ -26,12 +25,13 @@ from onefold.journal.process_liveness import Whereabouts
 from onefold.messages import draft
 from onefold.messages.codecs import FORMATS
 from onefold.model import Claim, Gap, HolderId, Label, Quote, Quotes, Record, Summary, TurnClaim, Usage
+from tests.frameworks.environments import FRAMEWORKS
 from tests.support import postgres_server
 from tests.support.pages import FENCE, TRIED, Block, blocks_of, name_of, prose_of, run_page
 
 ROOT = Path(__file__).parents[2]
 OUTSIDE = {ROOT / page for framework in FRAMEWORKS.values() for page in framework.pages}
-"""Pages whose examples run in the environments of their frameworks: see frameworks/."""
+"""Pages whose examples run in the environments of their frameworks: see tests/frameworks/."""
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -43,8 +43,8 @@ NAMES = ROOT / "docs/reference/names.md"
 RECORDS = ROOT / "docs/reference/records.md"
 GUARANTEES = ROOT / "docs/guarantees.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-GLOSSARY = ROOT / "docs/glossary.md"
-FAILURES = ROOT / "docs/field-failures.md"
+GLOSSARY = ROOT / "docs/concepts/glossary.md"
+FAILURES = ROOT / "docs/concepts/field-failures.md"
 
 _SERVER = "postgresql://db/agents"
 
@@ -153,7 +153,7 @@ def test_contributing_names_every_folder_every_package_and_every_target() -> Non
 
 def test_every_file_that_contributing_names_exists() -> None:
     named = set(re.findall(r"`(?:[\w/]+/)?(\w+\.py)`", CONTRIBUTING.read_text(encoding="utf-8")))
-    folders = [ROOT / folder for folder in ("src", "tests", "proof", "release")]
+    folders = [ROOT / folder for folder in ("src", "tests", "verification", "release")]
     here = {path.name for folder in folders for path in folder.rglob("*.py")}
 
     assert len(named) > 20
@@ -166,7 +166,9 @@ def test_the_glossary_has_forty_words_at_most_in_order_each_in_one_sentence() ->
 
     assert 0 < len(words) <= 40
     assert words == sorted(set(words))
-    assert [word for word, meaning in rows if not re.fullmatch(r"[^.]+(\.[^. ][^.]*)*\.", meaning)] == []
+    assert [
+        word for word, said in rows if not re.fullmatch(r"[^.]+(\.[^. ][^.]*)*\.", re.sub(r"\]\([^)]*\)", "]", said))
+    ] == []
 
 
 def _promises_by_failure() -> dict[str, set[str]]:
@@ -180,7 +182,7 @@ def _promises_by_failure() -> dict[str, set[str]]:
 
 def test_every_field_failure_links_to_a_promise_that_names_it_and_has_a_test() -> None:
     rows = dict(re.findall(r"^\| (F\d\d) \|(.*)$", FAILURES.read_text(encoding="utf-8"), re.MULTILINE))
-    links = {id: set(re.findall(r"\(guarantees\.md#([\w-]+)\)", row)) for id, row in rows.items()}
+    links = {id: set(re.findall(r"\(\.\./guarantees\.md#([\w-]+)\)", row)) for id, row in rows.items()}
     promises = _promises_by_failure()
     tests = "\n".join(f.read_text(encoding="utf-8") for f in (ROOT / "tests").rglob("test_*.py"))
 
@@ -310,7 +312,9 @@ def test_every_option_on_the_names_page_is_one_of_its_command() -> None:
 
 
 def test_every_module_is_in_the_picture_of_the_parts() -> None:
-    picture = (ROOT / "docs/design.md").read_text(encoding="utf-8").split("## Parts, and who")[1].split("```")[1]
+    picture = (
+        (ROOT / "docs/concepts/design.md").read_text(encoding="utf-8").split("## Parts, and who")[1].split("```")[1]
+    )
     package = ROOT / "src/onefold"
     inside = [m for part in ("compaction", "journal", "messages") for m in (package / part).glob("*.py")]
     formats = {name.replace("-", "_") for name in FORMATS} | {"plain"}  # the picture has them as one

@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fidelity import languages, talks
-from fidelity.__main__ import PAGE, main
-from fidelity.languages import LANGUAGES, phrases
-from fidelity.measures import (
+from benchmarks.fidelity import languages, talks
+from benchmarks.fidelity.__main__ import PAGE, main
+from benchmarks.fidelity.languages import LANGUAGES, phrases
+from benchmarks.fidelity.measures import (
     AIM,
     ALL_FITS,
     EAGER,
@@ -36,11 +36,23 @@ from fidelity.measures import (
     taken_back,
     trapped,
 )
-from fidelity.models import Eager, Forgetful, Honest
-from fidelity.plot import plot
-from fidelity.report import LEAST, as_json, as_page, as_text, broken, total
-from fidelity.seen import ALONE, ONLY_END, ORDERED, Quoted, Seen, ended, holds, labelled, only_former, shown, torn
-from fidelity.talks import CORPUS, HELD_BACK, KINDS, KNOWN, End, Planted, Trap, text
+from benchmarks.fidelity.models import Eager, Forgetful, Honest
+from benchmarks.fidelity.plot import plot
+from benchmarks.fidelity.report import LEAST, as_json, as_page, as_text, broken, total
+from benchmarks.fidelity.seen import (
+    ALONE,
+    ONLY_END,
+    ORDERED,
+    Quoted,
+    Seen,
+    ended,
+    holds,
+    labelled,
+    only_former,
+    shown,
+    torn,
+)
+from benchmarks.fidelity.talks import CORPUS, HELD_BACK, KINDS, KNOWN, End, Planted, Trap, text
 from onefold import SummaryInput
 
 DIGESTS = {
@@ -284,7 +296,7 @@ def test_a_kit_is_measured_and_no_page_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = PAGE.read_bytes()
-    monkeypatch.setattr("fidelity.__main__.os.cpu_count", lambda: 1)
+    monkeypatch.setattr("benchmarks.fidelity.__main__.os.cpu_count", lambda: 1)
     talk = languages.facts("en", 0)
     needed = [{"kind": fact.kind, "needs": list(fact.needs)} for fact in talk.planted]
     line = json.dumps({"messages": talk.messages, "needed": needed})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from bench.report import Row
-from bench.scaling import Bench, Size, bare, beside_a_held_one, contexts, looks
-from bench.scaling_page import Line, Measured, page, plot, text
+from benchmarks.scaling.__main__ import Bench, Size, bare, beside_a_held_one, contexts, looks
+from benchmarks.scaling.page import Line, Measured, page, plot, text
+from benchmarks.speed.report import Row
 from tests.support.postgres_server import Server
 
 SIZE = Size(sessions=6, long=600, seconds=0.3, processes=(1,), rounds=1, followed=2)

@@ -45,7 +45,7 @@ THINGS = {
     "Turn", "Usage",
 }  # fmt: skip
 STORE = {
-    "address", "backup", "close", "compactions", "delete", "finish", "forks", "incarnation", "purge", "resolve",
+    "address", "backup", "close", "compactions", "delete", "finish", "forks", "generation", "purge", "resolve",
     "session", "sessions", "verify", "walk",
 }  # fmt: skip
 SESSION = {
@@ -234,10 +234,24 @@ def test_kinds_of_records_have_the_names_of_the_contract() -> None:
 
 
 def test_the_command_line_does_without_what_only_an_extra_installs() -> None:
-    """As `pip install onefold` and `make demo` have it: nothing of the extras is there."""
+    """As `pip install 'onefold[cli]'` and `make demo` have it: nothing of the other extras is there."""
     extras = ["filelock", "psycopg", "fastapi", "uvicorn", "anyio", "mcp", "openai", "anthropic"]
     hidden = f"import sys; sys.modules.update(dict.fromkeys({extras!r})); import onefold.cli.app, onefold.cli.demo"
 
     done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
+
+
+def test_the_library_does_without_the_command_line_which_says_what_to_install() -> None:
+    hidden = "import sys; sys.modules.update(dict.fromkeys(['typer', 'rich', 'click'])); import onefold.cli; "
+
+    use = "onefold.open('memory:').session('s').append({'role': 'user', 'content': 'a'})"
+    used = subprocess.run([sys.executable, "-c", f"{hidden} {use}"], capture_output=True, text=True, check=False)
+    called = subprocess.run(
+        [sys.executable, "-c", f"{hidden} onefold.cli.main()"], capture_output=True, text=True, check=False
+    )
+
+    assert used.returncode == 0, used.stderr
+    assert (called.returncode, called.stdout) == (2, "")
+    assert "pip install 'onefold[cli]'" in called.stderr

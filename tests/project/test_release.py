@@ -50,7 +50,7 @@ def test_a_wheel_that_lacks_a_file_of_the_package_is_not_ready(name: str, tmp_pa
 
 
 def test_relative_links_in_the_description_are_not_ready_and_the_remedy_is_named(tmp_path: Path) -> None:
-    (problem,) = find_problems(_wheel(tmp_path, text="[design](docs/design.md)"), ROOT, __version__)
+    (problem,) = find_problems(_wheel(tmp_path, text="[design](docs/concepts/design.md)"), ROOT, __version__)
 
     assert "[project.urls]" in problem
 

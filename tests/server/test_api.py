@@ -591,7 +591,7 @@ def test_an_export_is_what_the_command_line_writes(tmp_path: Path) -> None:
 
 
 def test_verify_says_what_is_wrong_in_words_and_mends_it(tmp_path: Path) -> None:
-    from proof.operations import damage
+    from verification.operations import damage
 
     path = tmp_path / "agent.db"
     with onefold.open(path) as store:
@@ -732,7 +732,7 @@ def test_tool_results_are_masked_and_what_that_saves_is_told_before(client: Test
     assert would["segment"]["tokens_after"] == done["segment"]["tokens_after"] < done["segment"]["tokens_before"]
     assert got(client, "/api/context", session="s")["masked"] == done["segment"]["masked"]
     refused(client.post("/api/mask", params={"session": "s"}, json={"head": head}), 409, "Moved")
-    some = [r.number for r in session.read() if r.header is not None and r.header.closes][-1]
+    some = [r.number for r in session.read() if r.header is not None and r.header.result_ids][-1]
     assert some in posted(client, "/api/mask", {"head": session.head, "numbers": [some]})["segment"]["masked"]
 
 

@@ -402,15 +402,15 @@ def test_what_cannot_be_followed_is_answered_in_words(
     run(story)
 
 
-def test_numbers_of_another_incarnation_or_beyond_the_end_are_told_apart(address: str) -> None:
+def test_numbers_of_another_generation_or_beyond_the_end_are_told_apart(address: str) -> None:
     async def story() -> None:
         async with stage(address) as on:
             for query in ({"after": 99}, {"after": 3, "incarnation": "of an older backup"}):
                 client = on.follow(**query)
                 await client.over()
                 assert client.names == ["hello", "moved"]
-                assert client.events[-1][2] == {"session": "s", "last": 7, "incarnation": on.store.incarnation}
-            same = on.follow(after=3, incarnation=on.store.incarnation)
+                assert client.events[-1][2] == {"session": "s", "last": 7, "incarnation": on.store.generation}
+            same = on.follow(after=3, generation=on.store.generation)
             await same.has(7)
 
     run(story)

@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 import onefold
-from onefold.acp.jsonrpc import Frame
+from onefold.jsonrpc import Frame
 from onefold.model import MESSAGE
 from onefold.server.security.tokens import Tokens
 from tests.support.acp_clients import AGENT, Named, Ran, Refusal, blocks, config, is_method, is_update

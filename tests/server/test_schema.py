@@ -5,8 +5,11 @@ The streams are left to `test_server_live.py`: they do not end by themselves.
 
 from __future__ import annotations
 
+import gzip
+import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
@@ -22,6 +25,8 @@ from tests.support.acp_clients import AGENT
 from tests.support.api_server import PATIENCE, served
 from tests.support.helpers import converse, quick
 
+MADE_BEFORE = Path(__file__).parents[1] / "support" / "made_before" / "openapi.json.gz"
+"""What an older program said of itself, before names and modules changed."""
 READING = (
     "sessions", "attach", "records", "context", "segments", "expand", "compactions", "ledger", "curve", "search",
     "export", "verify", "rooms",
@@ -132,3 +137,31 @@ def test_another_method_is_told_all_those_the_path_has(described: Described, met
     assert answer.status_code == 405
     assert method in answer.headers["Allow"].split(", ")
     assert {m for m, p in CALLS if p == path} <= {*answer.headers["Allow"].split(", ")}
+
+
+def test_whatever_an_older_client_asks_for_and_reads_is_still_there(described: Described) -> None:
+    before: Any = json.loads(gzip.decompress(MADE_BEFORE.read_bytes()))
+    now = described.schema.raw_schema
+
+    for path, methods in before["paths"].items():
+        for method, call in methods.items():
+            kept = now["paths"][path][method]
+            assert kept.get("operationId") == call.get("operationId")
+            assert {*call["responses"]} <= {*kept["responses"]}
+            assert _given(call) <= _given(kept), (path, method)
+            assert _needed(kept) <= _needed(call), (path, method)
+    for name, schema in before["components"]["schemas"].items():
+        kept = now["components"]["schemas"][name]
+        assert {*schema.get("properties", ())} <= {*kept.get("properties", ())}, name
+        if name.endswith("Body"):
+            assert {*kept.get("required", ())} <= {*schema.get("required", ())}, name
+        else:
+            assert {*schema.get("required", ())} <= {*kept.get("required", ())}, name
+
+
+def _given(call: Any) -> set[tuple[str, str]]:
+    return {(one["in"], one["name"]) for one in call.get("parameters", ())}
+
+
+def _needed(call: Any) -> set[str]:
+    return {one["name"] for one in call.get("parameters", ()) if one.get("required")}

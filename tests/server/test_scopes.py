@@ -20,11 +20,11 @@ from onefold.acp.client_connection import ClientConnection
 from onefold.acp.detectors import may_compact
 from onefold.acp.frame_log import FrameLog, RoomRow
 from onefold.acp.host import RoomHost
-from onefold.acp.jsonrpc import notification, text
 from onefold.acp.members import known_as
 from onefold.acp.room_errors import FORBIDDEN
 from onefold.acp.room_journal import RoomJournal
 from onefold.acp.tool_calls import MOST, MOST_BYTES, ToolCalls
+from onefold.jsonrpc import notification, text
 from onefold.model import AGENT_STARTED, FORK, MESSAGE, SEGMENT_OPENED, TURN_SETTLED
 from onefold.server.security.guard import SCOPE_OF
 from onefold.server.security.tokens import Tokens

@@ -20,7 +20,7 @@ import onefold
 from onefold.acp.agent_config import Agent, Agents
 from onefold.acp.client_connection import ClientConnection
 from onefold.acp.host import RoomHost
-from onefold.acp.jsonrpc import Frame, notification, parse, request, text
+from onefold.jsonrpc import Frame, notification, parse, request, text
 from onefold.store import Store
 from tests.support.servers import TOKEN, Served
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from onefold.acp.detectors import Event, FromAgent, ToAgent
-from onefold.acp.jsonrpc import StderrLine, notification, request, result
+from onefold.acp.line_reader import StderrLine
+from onefold.jsonrpc import notification, request, result
 from onefold.model import Json
 
 SESSION = "5e551011-aaaa-4bbb-8ccc-0123456789ab"

@@ -23,8 +23,8 @@ from onefold.messages import draft
 from onefold.model import Claim, Json
 from onefold.storage.base import Transaction
 from onefold.storage.sqlite.transaction import SqliteLeases
-from proof.operations import talk
 from tests.support.helpers import PATIENCE, Elsewhere, at_barrier, await_record, hear, quick, say
+from verification.operations import talk
 
 
 class Log(logging.Handler):
@@ -282,7 +282,7 @@ def create_rounds(who: str) -> None:
         at_barrier()
         with open_store(told["path"]) as store:
             appended = store.session("same").append({"role": "user", "content": who})
-            say("done", incarnation=store.incarnation, number=appended.numbers[0])
+            say("done", generation=store.generation, number=appended.numbers[0])
 
 
 # ---------------------------------------------------------------------- dying at a bad moment

@@ -21,8 +21,10 @@ from onefold import OnefoldError, Session, Store
 from onefold.compaction.holder import this_process
 from onefold.model import Claim
 from onefold.storage.sqlite import SqliteBackend
-from proof.kills import dies
-from proof.operations import (
+from tests.support.fault_injection import KillSwitch
+from tests.support.helpers import at_barrier, quick, say
+from verification.kills import dies
+from verification.operations import (
     ONE_BY_ONE,
     OPERATIONS,
     Act,
@@ -34,8 +36,6 @@ from proof.operations import (
     stored,
     talk,
 )
-from tests.support.fault_injection import KillSwitch
-from tests.support.helpers import at_barrier, quick, say
 
 MOST = 300
 
@@ -120,7 +120,7 @@ def open_at_once(path: str) -> None:
     backend = SqliteBackend(path)
     store = Store(backend)
     session = store.session("a")
-    say("opened", incarnation=store.incarnation, last=session.state.last)
+    say("opened", generation=store.generation, last=session.state.last)
     session.append({"role": "user", "content": "here"})
     store.close()
 

@@ -15,7 +15,7 @@ from onefold import Store
 from onefold.model import Claim
 from onefold.storage.jsonl import Disk, FilesBackend
 from onefold.storage.sqlite.backend import connect
-from proof.operations import ME, counted_ids, fixed_clock, stored, talk
+from verification.operations import ME, counted_ids, fixed_clock, stored, talk
 
 CHANGING = (
     "create", "open_append", "write", "fdatasync", "fsync", "fsync_folder", "truncate", "link", "rename", "unlink",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onefold.acp.jsonrpc import parse
+from onefold.jsonrpc import parse
 from tests.support.acp_clients import (
     Client,
     Person,

@@ -29,7 +29,7 @@ from onefold.messages import codec
 from onefold.messages.context_text import EARLIER
 from onefold.model import Json
 from onefold.storage.base import Transaction
-from proof.operations import talk
+from verification.operations import talk
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30.0

@@ -338,7 +338,7 @@ class Lives:
 
     def mask(self) -> None:
         """Results as one line each, any of them."""
-        given = [r.number for r in self.session.read() if r.header is not None and r.header.closes]
+        given = [r.number for r in self.session.read() if r.header is not None and r.header.result_ids]
         self.session.mask(*self.data.draw(st.lists(st.sampled_from(given), min_size=1, unique=True)) if given else [])
 
     def prompt(self) -> None:

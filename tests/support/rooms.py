@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from onefold.acp.jsonrpc import Frame
+from onefold.jsonrpc import Frame
 from onefold.model import MESSAGE, Record
 from tests.support.acp_clients import Place
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from onefold.acp.agent_config import Agent
-from onefold.acp.jsonrpc import Frame
+from onefold.jsonrpc import Frame
 from tests.support.acp_clients import AGENT, Place
 
 SOON = (0.0,) + (0.01,) * 6

@@ -15,7 +15,7 @@ import httpx
 from websockets.sync.client import ClientConnection, connect
 
 import onefold
-from onefold.acp.jsonrpc import Frame, notification, parse, request, text
+from onefold.jsonrpc import Frame, notification, parse, request, text
 from onefold.model import Record
 from tests.support.acp_clients import Refusal, is_update
 from tests.support.servers import PATIENCE, TOKEN, Served

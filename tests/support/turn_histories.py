@@ -171,10 +171,10 @@ def assert_a_provider_takes(context: Context) -> None:
     waiting: list[str] = []
     for format, body in zip(context.formats, context.messages, strict=True):
         header = codec(format).header(body)
-        for id in header.closes:
+        for id in header.result_ids:
             assert id in waiting, f"a result without its call: {body}"
             waiting.remove(id)
-        waiting += header.opens
+        waiting += header.call_ids
     assert waiting == [], f"calls without a result in {context.messages}"
     strict: list[str] = []
     for message in context.to("openai-chat"):

@@ -27,10 +27,10 @@ from onefold.aio.notifier import ChangeNotifier
 from onefold.aio.threads import MOST
 from onefold.journal.journal import Journal
 from onefold.journal.reader import WaitFor
-from proof.operations import talk
 from tests.conftest import said, who
 from tests.support.helpers import PATIENCE, contents, quick
 from tests.support.public_names import ATTRIBUTES, METHODS, PLANS
+from verification.operations import talk
 
 BACKENDS = ["asyncio", "trio"]
 CLASSES = [(onefold.Store, aio.Store), (onefold.Session, aio.Session), (onefold.Turn, aio.Turn), (Journal, aio.Journal)]

@@ -19,9 +19,9 @@ from onefold import Store, SummaryInput, aio
 from onefold.aio.threads import MOST, ThreadJob
 from onefold.model import Claim, Json
 from onefold.storage.base import Transaction
-from proof.operations import talk
 from tests.conftest import KINDS, said, who
 from tests.support.helpers import PATIENCE, quick
+from verification.operations import talk
 
 ENOUGH = 300
 """More waits than any operation here has: an injection that never comes to an end fails."""
@@ -232,7 +232,7 @@ def whole(store: Store, work: Work, id: str, ended: Ended) -> None:
     if work in (whole_turn, begin_turn):
         assert kinds.count("turn.started") == kinds.count("turn.settled") <= 1
         said = [r.header for r in session.read() if r.header is not None]
-        assert [c for h in said for c in h.opens] == [c for h in said for c in h.closes]
+        assert [c for h in said for c in h.call_ids] == [c for h in said for c in h.result_ids]
         assert not ended.finished or kinds.count("turn.settled") == 1
     if work is read and ended.finished:
         assert ended.result == list(range(1, 14))

@@ -15,10 +15,10 @@ import onefold
 from onefold import Context, Limits, Store, SummaryInput, aio
 from onefold.errors import OnefoldError, SummarizerFailed
 from onefold.model import Usage
-from proof.operations import talk
 from tests.conftest import StoppedClock, claimed
 from tests.support.helpers import PATIENCE, await_record, counted, quick
 from tests.support.public_names import PLANS
+from verification.operations import talk
 
 LIMITS = Limits(window=1_000, output=100, soft=0.5, hard=0.9)
 POLICY = quick(limits=LIMITS, quote_tokens=0)

@@ -17,9 +17,9 @@ from onefold.errors import OnefoldError, SummarizerFailed
 from onefold.journal.backoff import AUTOMATIC_FAILURES
 from onefold.journal.process_liveness import MACHINE
 from onefold.model import Json, Usage
-from proof.operations import talk
 from tests.conftest import StoppedClock, claimed
 from tests.support.helpers import PATIENCE, Child, Clock, Elsewhere, await_record, converse, counted, kinds, quick
+from verification.operations import talk
 
 LIMITS = Limits(window=1_000, output=100, soft=0.5, hard=0.9)
 SOFT = 16  # messages, of about 33 tokens each

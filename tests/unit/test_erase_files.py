@@ -13,10 +13,10 @@ import pytest
 from onefold import Session, Store
 from onefold.journal import pins_and_notes
 from onefold.storage.sqlite import backend
-from proof.operations import talk
 from tests.conftest import running, said
 from tests.support.fault_injection import backend_of, open_store
 from tests.support.helpers import Child
+from verification.operations import talk
 
 MARKER = "wombat-0815-quokka"
 
@@ -53,7 +53,7 @@ def left_of(path: Path, words: list[str]) -> list[str]:
 
 def written_out(store: Store) -> None:
     """Sees to it that what was written stands in the file itself and not in its log alone."""
-    assert backend_of(store).scrub()
+    assert backend_of(store).purge()
 
 
 @contextmanager

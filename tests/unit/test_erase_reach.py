@@ -22,8 +22,8 @@ from websockets.sync.client import connect
 import onefold
 from onefold import Store
 from onefold.acp.frame_log import FrameLog
-from onefold.acp.jsonrpc import Frame, text
 from onefold.errors import SessionNotFound
+from onefold.jsonrpc import Frame, text
 from onefold.model import INPUT_QUEUED, MESSAGE, NOTE, QUESTION_ASKED
 from onefold.recall import Recall, RecallTools
 from onefold.storage import locations

@@ -174,7 +174,7 @@ def test_a_message_that_was_changed_is_written_again_but_never_a_call_or_a_resul
         kept = [r.body["data"] for r in session.read() if r.kind == "message"]
         assert [data["content"] for data in kept] == ["I see.", "I look.", "open", "I see nothing."]
         assert [data["tool_calls"][0]["args"] for data in kept if data.get("tool_calls")] == [{"at": "the door"}]
-        closed = [id for m in session.context().to("langchain") for id in codec("langchain").header(m).closes]
+        closed = [id for m in session.context().to("langchain") for id in codec("langchain").header(m).result_ids]
         assert closed == ["c"]
 
 

@@ -28,9 +28,9 @@ from onefold.journal.journal import Journal
 from onefold.model import OPEN, Claim, Compaction, SessionState
 from onefold.store import Store
 from onefold.worker import Worker, WorkerStatus
-from proof.operations import damage
 from tests.conftest import said
 from tests.support.helpers import Clock, quick
+from verification.operations import damage
 
 PATIENCE = 20.0
 

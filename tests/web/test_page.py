@@ -126,6 +126,23 @@ def _unreachable(material: object) -> str:
     raise ConnectionError("no route to the model")
 
 
+def test_a_message_that_comes_is_counted_without_asking_the_server(shown: Shown, served: Served) -> None:
+    write(served, "counted", *talk(4))
+    page = shown.open("counted")
+    figures = page.locator(".figures")
+    expect(figures).to_contain_text("4 messages")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+
+    write(served, "counted", *talk(2, start=5))
+
+    expect(figures).to_contain_text("6 messages")
+    assert asked == []
+    with onefold.open(served.address, policy=POLICY) as store:
+        state = store.session("counted").state
+    expect(page.get_by_role("meter")).to_have_attribute("aria-valuetext", re.compile(f"^{state.tokens:,} "))
+
+
 def test_the_list_is_filtered_as_one_types(shown: Shown) -> None:
     page = shown.page
     expect(page.locator(".session").nth(3)).to_be_visible()

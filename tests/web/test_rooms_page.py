@@ -14,7 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 
 import onefold
 from onefold.acp.frame_log import FrameLog, RoomRow
-from onefold.acp.jsonrpc import parse, request, text
+from onefold.jsonrpc import parse, request, text
 from onefold.server.security.tokens import Scope, Tokens
 from tests.support.helpers import Child
 from tests.support.page_views import CONTRAST, DESK, PHONE, Served, Shown, launched
@@ -455,7 +455,7 @@ def test_an_agent_of_an_earlier_process_is_started_by_the_first_prompt_and_not_b
 # ---------------------------------------------------------------------- compactions, presence, the list
 
 
-def test_a_compaction_of_the_agent_is_a_boundary_with_its_witnesses(tabs: Tabs, room: str) -> None:
+def test_a_compaction_of_the_agent_is_a_boundary_with_its_signals(tabs: Tabs, room: str) -> None:
     page = tabs.open(room)
 
     write(page, "[[say:before]] [[compact]] [[say:after]]")

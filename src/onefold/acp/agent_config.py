@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onefold.acp.jsonrpc import INVALID_PARAMS, Frame
 from onefold.acp.room_errors import FORBIDDEN, RequestRejected
 from onefold.errors import OnefoldError
+from onefold.jsonrpc import INVALID_PARAMS, Frame
 from onefold.model import Json
 
 Redact = Callable[[Frame], Frame | None]

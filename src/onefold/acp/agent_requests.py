@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from onefold.acp.jsonrpc import METHOD_NOT_FOUND, Frame, error, notification, request
 from onefold.acp.members import Member, translated
 from onefold.acp.room_errors import BUSY, RequestRejected
 from onefold.acp.tool_calls import ToolCalls
+from onefold.jsonrpc import METHOD_NOT_FOUND, Frame, error, notification, request
 from onefold.messages.json_size import weight
 from onefold.model import Json
 

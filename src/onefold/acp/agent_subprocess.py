@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onefold.acp.jsonrpc import Frame, check_size, parse, text
 from onefold.acp.line_reader import LineReader, LineTooLong, TruncatedLine
 from onefold.acp.pipes import CHUNK, Input, Output
 from onefold.errors import OnefoldError
+from onefold.jsonrpc import Frame, check_size, parse, text
 
 log = logging.getLogger("onefold")
 

@@ -12,7 +12,14 @@ from typing import Literal, Protocol
 from onefold.acp import detectors
 from onefold.acp.agent_config import Agent
 from onefold.acp.host import RoomHost
-from onefold.acp.jsonrpc import (
+from onefold.acp.members import Member, known_as
+from onefold.acp.replay import ReplayPoint, replay, replayed
+from onefold.acp.room import Room
+from onefold.acp.room_errors import BUSY, FORBIDDEN, RequestRejected, RoomClosed
+from onefold.acp.room_journal import RoomJournal
+from onefold.acp.send_queue import SendQueue
+from onefold.errors import OnefoldError, kind_of
+from onefold.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -24,13 +31,6 @@ from onefold.acp.jsonrpc import (
     sole,
     text,
 )
-from onefold.acp.members import Member, known_as
-from onefold.acp.replay import ReplayPoint, replay, replayed
-from onefold.acp.room import Room
-from onefold.acp.room_errors import BUSY, FORBIDDEN, RequestRejected, RoomClosed
-from onefold.acp.room_journal import RoomJournal
-from onefold.acp.send_queue import SendQueue
-from onefold.errors import OnefoldError, kind_of
 from onefold.model import Json
 
 log = logging.getLogger("onefold.acp")

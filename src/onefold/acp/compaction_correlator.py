@@ -41,7 +41,7 @@ class CompactionFinished:
     trigger: str
     source: str
     """The strongest detector."""
-    witnesses: tuple[str, ...]
+    signals: tuple[str, ...]
     """All that had spoken by then, the strongest first."""
     key: str | None
     """The agent's own id of the act. To be remembered: told again after a restart, it is the same act."""
@@ -258,7 +258,7 @@ class CompactionCorrelator:
             one.id,
             self._trigger(one),
             source=told[0].source,
-            witnesses=tuple(dict.fromkeys(seen.source for seen in told)),
+            signals=tuple(dict.fromkeys(seen.source for seen in told)),
             key=next((seen.key for seen in told if seen.key is not None), None),
             mark=one.mark,
             summary=next((seen.summary for seen in told if seen.summary), None),

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from onefold.acp import compaction_correlator, detectors
 from onefold.acp.detectors.observation import text_of
-from onefold.acp.jsonrpc import Frame, error, notification
 from onefold.acp.prompt_queue import fulfil, refuse
 from onefold.acp.room_errors import BUSY, RequestRejected
 from onefold.errors import OnefoldError
+from onefold.jsonrpc import Frame, error, notification
 from onefold.model import Claim, Json
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Compactions:
             await room.in_thread(partial(room.room_journal.alias, other))
         segment = await room.in_thread(
             partial(
-                room.room_journal.finished, act.source, act.witnesses, act=act.key, said=self._may_be_kept(act.summary)
+                room.room_journal.finished, act.source, act.signals, act=act.key, said=self._may_be_kept(act.summary)
             )
         )
         room.recorder.record = segment.number
@@ -117,7 +117,7 @@ class Compactions:
         if self._claim is None:  # nobody saw it begin: whoever is told of an end was told of a beginning
             room.recorder.tell("onefold/compaction_started", {"compaction": id, "source": act.source})
         self._claim = None
-        done = {"compaction": id, "state": "committed", "source": act.source, "witnesses": list(act.witnesses)}
+        done = {"compaction": id, "state": "committed", "source": act.source, "witnesses": list(act.signals)}
         room.recorder.tell("onefold/compaction_done", done)
         room.recorder.tell("onefold/head_changed", {"head": segment.number})
         await room.recorder.commit()

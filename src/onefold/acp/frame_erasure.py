@@ -15,9 +15,9 @@ from pathlib import Path
 
 from onefold.acp.frame_log import FrameLog
 from onefold.acp.frame_pages import LoggedFrame, NewFrame
-from onefold.acp.jsonrpc import Frame, notification, parse, text
 from onefold.journal.erasure import about
 from onefold.journal.journal import Journal
+from onefold.jsonrpc import Frame, notification, parse, text
 from onefold.model import ERASED, INPUT_QUEUED, INPUT_TAKEN, MESSAGE, Json, Record
 from onefold.storage.base import Transaction
 

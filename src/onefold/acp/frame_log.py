@@ -228,7 +228,7 @@ class FrameLog:
         return removed
 
     def close(self) -> None:
-        """Writes what was asked for before, then lets go. A second call does nothing."""
+        """Writes what was asked for before, then closes. A second call does nothing."""
         self._check_process()
         with self._news:
             self._closed = True

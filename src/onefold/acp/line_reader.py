@@ -21,6 +21,12 @@ class TruncatedLine(NamedTuple):
     size: int
 
 
+class StderrLine(NamedTuple):
+    """One line of an agent's stderr, without its end."""
+
+    text: str
+
+
 class LineReader:
     """Cuts a stream at `\\n` and nothing else. Every byte is looked at once, however long a line gets. One of more than
     `most` bytes is cut into several; with `endless` it is skipped up to that size, and rejected beyond it."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from onefold.acp.detectors import as_tool_call
-from onefold.acp.jsonrpc import Frame, notification, text
 from onefold.acp.send_queue import SendQueue
+from onefold.jsonrpc import Frame, notification, text
 from onefold.model import Json
 
 OWN = "onefold/"
@@ -57,7 +57,7 @@ class Broadcast:
         return (self._frame.method or "").startswith(OWN)
 
     def to(self, member: Member) -> bool:
-        """Hands it to a client. False if that one is let go by it."""
+        """Hands it to a client. False if that disconnects it."""
         if self.own and not member.attached:
             return True
         form = (member.attached, member.knows_compaction)
@@ -121,8 +121,8 @@ class Members:
             self._all.remove(member)
 
     def tell(self, frame: Frame, number: int | None, *, but: Member | None = None) -> None:
-        """Gives a frame to all who are live. One that does not read is let go. Without a number, it is none of those
-        that are kept. `but` said it itself; attached, it gets it all the same, since its numbers have no gaps."""
+        """Gives a frame to all who are live. One that does not read is disconnected. Without a number, it is none
+        of those that are kept. `but` said it itself; attached, it gets it all the same: its numbers have no gaps."""
         told = Broadcast(frame, self._session, number)
         for member in list(self._all):
             if member.left or not member.live or (number is not None and number <= member.last):

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from onefold.acp.detectors import asks_to_compact, may_compact
 from onefold.acp.handover import handover
-from onefold.acp.jsonrpc import Frame, error, notification, text
 from onefold.acp.members import Broadcast, Member
 from onefold.acp.room_errors import BUSY, FORBIDDEN, RequestRejected
 from onefold.errors import OnefoldError, StoreError, TurnLost
+from onefold.jsonrpc import Frame, error, notification, text
 from onefold.model import ClaimDenied, Json, Outcome, Record, TurnClaim
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from onefold.acp.detectors.observation import text_of
 from onefold.acp.frame_erasure import ERASED_FRAME, stone
 from onefold.acp.frame_log import ErasureFirst, FrameLog
 from onefold.acp.frame_pages import NewFrame
-from onefold.acp.jsonrpc import Frame, notification, parse, text
 from onefold.acp.members import Broadcast, Member, Members
 from onefold.acp.message_assembler import CompleteMessage, MessageAssembler
 from onefold.acp.room_journal import RoomJournal
 from onefold.errors import StoreError, TurnLost
+from onefold.jsonrpc import Frame, notification, parse, text
 from onefold.model import Json, TurnClaim
 
 T = TypeVar("T")

@@ -21,7 +21,6 @@ from onefold.acp.backpressure import Backpressure
 from onefold.acp.compactions import Compactions
 from onefold.acp.frame_erasure import SAYS_NOTHING, settle
 from onefold.acp.frame_log import FrameLog
-from onefold.acp.jsonrpc import Frame, error, notification
 from onefold.acp.members import Broadcast, Member, Members
 from onefold.acp.prompt_queue import AGAIN, PromptQueue, SubmittedPrompt, fulfil
 from onefold.acp.recorder import RoomRecorder
@@ -30,6 +29,7 @@ from onefold.acp.room_errors import AUTH_REQUIRED, BUSY, RequestRejected, RoomCl
 from onefold.acp.room_journal import RoomJournal
 from onefold.acp.supervisor import ANSWER, AgentSupervisor
 from onefold.errors import OnefoldError, StoreError
+from onefold.jsonrpc import Frame, error, notification
 from onefold.model import Clock, Json, SessionState
 from onefold.store import Store
 
@@ -190,7 +190,7 @@ class Room:
             self.around.told(self.session)
 
     async def close(self, why: str = "onefold ended", *, stay: bool = False) -> list[Member]:
-        """Ends the agent, settles what is open, and lets go of everybody; a second call does nothing. With `stay`, the
+        """Ends the agent, settles what is open, and disconnects everybody; a second call does nothing. With `stay`, the
         clients are not sent away: they are returned, for the next room of the session."""
         if self._closing:
             return []
@@ -556,7 +556,7 @@ class Room:
             self._presence()
 
     def _has_left(self, member: Member) -> None:
-        """It did not read, and was let go."""
+        """It did not read, and was disconnected."""
         self._presence()
 
     def _presence(self) -> None:

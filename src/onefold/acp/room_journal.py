@@ -172,11 +172,11 @@ class RoomJournal:
     def begun(self) -> Claim:
         return agent_compactions.watch(self.journal, self.session, self.who, life=LIFE)
 
-    def finished(self, source: str, witnesses: Sequence[str], *, act: str | None, said: str | None) -> Segment:
+    def finished(self, source: str, signals: Sequence[str], *, act: str | None, said: str | None) -> Segment:
         """The agent's own id of it makes it the same one, told as often as may be."""
         key = None if act is None else f"{_ACT}{act}"
         return agent_compactions.record_agent_compaction(
-            self.journal, self.session, source=source, witnesses=tuple(witnesses), key=key, said=said
+            self.journal, self.session, source=source, signals=tuple(signals), key=key, said=said
         )
 
     def failed(self, claim: Claim, cause: str) -> Compaction:

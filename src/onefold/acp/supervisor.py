@@ -13,9 +13,9 @@ from onefold.acp import detectors
 from onefold.acp.agent_config import Agent, AgentUnusable, shown
 from onefold.acp.agent_subprocess import AgentSubprocess, CannotStart, SubprocessExit, SubprocessGone
 from onefold.acp.frame_log import RoomRow
-from onefold.acp.jsonrpc import Frame, request, text
 from onefold.acp.room_errors import AUTH_REQUIRED, BUSY, RequestRejected, RoomClosed
 from onefold.errors import OnefoldError
+from onefold.jsonrpc import Frame, request, text
 from onefold.model import Json
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onefold.acp.jsonrpc import Frame, text
+from onefold.jsonrpc import Frame, text
 from onefold.model import Json
 
 MOST = 256

@@ -78,12 +78,12 @@ class AsyncFollow(AsyncRecords[Record]):
         session: str,
         after: int,
         *,
-        incarnation: str | None,
+        generation: str | None,
         idle: float | None,
     ) -> None:
         super().__init__()
         self._notifier = notifier
-        self._look = partial(read_page, backend, session, incarnation=incarnation)
+        self._look = partial(read_page, backend, session, generation=generation)
         self._session = session
         self._after = after
         self._idle = idle

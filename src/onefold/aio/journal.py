@@ -59,9 +59,9 @@ class Journal:
         return AsyncPages(partial(self._journal.read, session, start, stop))
 
     def follow(
-        self, session: str, after: int = 0, *, incarnation: str | None = None, idle: float | None = None
+        self, session: str, after: int = 0, *, generation: str | None = None, idle: float | None = None
     ) -> AsyncIterator[Record]:
-        return AsyncFollow(self._notifier, self._journal.backend, session, after, incarnation=incarnation, idle=idle)
+        return AsyncFollow(self._notifier, self._journal.backend, session, after, generation=generation, idle=idle)
 
     async def wait(self, session: str, after: int, timeout: float) -> bool:  # noqa: ASYNC109  as in the sync one
         return await self._notifier.beyond(session, after, lambda: self._journal.state(session).last, timeout)

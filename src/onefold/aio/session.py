@@ -88,10 +88,10 @@ class Session:
         return AsyncPages(partial(self.blocking.read, start, stop))
 
     def follow(
-        self, after: int = 0, *, incarnation: str | None = None, idle: float | None = None
+        self, after: int = 0, *, generation: str | None = None, idle: float | None = None
     ) -> AsyncIterator[Record]:
         backend = self.blocking.journal.backend
-        return AsyncFollow(self._notifier, backend, self.id, after, incarnation=incarnation, idle=idle)
+        return AsyncFollow(self._notifier, backend, self.id, after, generation=generation, idle=idle)
 
     async def context(self, segment: int | None = None, *, origin: Origin | None = None) -> Context:
         return await in_thread(partial(self.blocking.context, segment, origin=origin))
@@ -266,5 +266,5 @@ class Session:
     async def go_by(self, limits: Limits, model: str | None = None) -> int:
         return await in_thread(partial(self.blocking.go_by, limits, model))
 
-    async def record_agent_compaction(self, source: str, witnesses: Sequence[str] = ()) -> Segment:
-        return await in_thread(partial(self.blocking.record_agent_compaction, source, witnesses))
+    async def record_agent_compaction(self, source: str, signals: Sequence[str] = ()) -> Segment:
+        return await in_thread(partial(self.blocking.record_agent_compaction, source, signals))

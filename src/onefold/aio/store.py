@@ -54,8 +54,8 @@ class Store:
         return self._store.address
 
     @property
-    def incarnation(self) -> str:
-        return self._store.incarnation
+    def generation(self) -> str:
+        return self._store.generation
 
     async def session(self, id: str, *, create: bool = True, keeper: Keeper = "onefold") -> Session:
         made = await in_thread(partial(self._store.session, id, create=create, keeper=keeper))
@@ -90,7 +90,7 @@ class Store:
         return await reporting(lambda heard: self._store.verify(fix, progress=heard), progress)
 
     async def backup(self, path: str | Path, *, progress: Callable[[int, int], None] | None = None) -> None:
-        """A consistent copy, while others write. It is another incarnation: old numbers do not count there.
+        """A consistent copy, while others write. It is another generation: old numbers do not count there.
 
         Cancelled, it stops and leaves no file. `progress` is called in the event loop.
         """

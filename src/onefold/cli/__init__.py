@@ -10,6 +10,12 @@ import sys
 
 def main() -> None:
     """The program `onefold`. Exit codes: 0 success, 1 findings or rejected, 2 usage error or store not readable."""
+    try:
+        import typer  # noqa: F401
+    except ImportError:
+        sys.stderr.write("typer is not installed, which the command line needs: pip install 'onefold[cli]'\n")
+        sys.exit(2)
+
     from onefold.cli.app import app
     from onefold.cli.output import finish, line_on_stderr, prepare
     from onefold.errors import OnefoldError

@@ -21,7 +21,7 @@ def command(
     """Copies a whole store to a file, consistent while others write.
 
     Prints the copy's path and size. It overwrites nothing: if PATH exists, the exit code is 1. A copy is another
-    incarnation of the store, so that a follower of the old one is told to read again.
+    generation of the store, so that a follower of the old one is told to read again.
 
     \b
     Example:

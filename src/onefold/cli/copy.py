@@ -73,7 +73,7 @@ def command(
         buried = [] if sessions else [*_buried(origin, goal, dry_run=dry_run)]
         changed = [done.session for done in copied if done.erased]
         if goal is not None and not dry_run and changed:
-            _scrub(goal, changed)
+            _purge(goal, changed)
     causes = [*(done.cause for done in copied), *(done.cause for done in buried)]
     refused = [cause for cause in causes if cause is not None]
     for cause in refused:
@@ -107,7 +107,7 @@ def _same_place(source: str, target: str) -> bool:
 def _check_apart(source: Store, target: Store) -> None:
     """One server has many addresses. A store in it is identified by its generation."""
     on_servers = "://" in source.address and "://" in target.address
-    if on_servers and source.incarnation == target.incarnation:
+    if on_servers and source.generation == target.generation:
         raise WrongUse(f"{source.address} and {target.address} are the same store; nothing was copied")
 
 
@@ -141,9 +141,9 @@ def _buried(source: Store, target: Store | None, *, dry_run: bool) -> Iterator[B
     )
 
 
-def _scrub(target: Store, sessions: list[str]) -> None:
+def _purge(target: Store, sessions: list[str]) -> None:
     """What was erased in FROM since the last copy is gone from TO's records now. From its files too, if it is quick."""
-    done = target.journal.backend.scrub()
+    done = target.journal.backend.purge()
     if forget(target.journal, sessions) or not done:
         line_on_stderr("what was erased may still be in files of TO: see Store.purge()")
 

@@ -93,15 +93,15 @@ class Remote:
 
     def follow(self, session: str, after: int, lost: Callable[[str], None]) -> Iterator[Record]:
         """Records after a number, live. A lost connection is resumed where it was; `lost` is called then."""
-        incarnation: str | None = None
+        generation: str | None = None
         wait, connected = FIRST, False
         while True:
             try:
-                for event in self._events(session, after, incarnation):
+                for event in self._events(session, after, generation):
                     connected = True
                     match event.name:
                         case "hello":
-                            incarnation = event.data["incarnation"]
+                            generation = event.data["incarnation"]
                         case "record":
                             wait = FIRST
                             yield (record := as_record(event.data))
@@ -126,10 +126,10 @@ class Remote:
             self._pause(wait)
             wait = min(wait * 2, LONGEST)
 
-    def _events(self, session: str, after: int, incarnation: str | None) -> Iterator[ServerEvent]:
+    def _events(self, session: str, after: int, generation: str | None) -> Iterator[ServerEvent]:
         query = {"session": session, "after": str(after), "name": f"attach on {socket.gethostname()}"}
-        if incarnation is not None:
-            query["incarnation"] = incarnation
+        if generation is not None:
+            query["incarnation"] = generation
         with closing(self._connect()) as connection:
             answer = self._answer(connection, "/api/events", query)
             fields: dict[str, str] = {}

@@ -12,7 +12,7 @@ import typer
 
 from onefold.cli.options import StoreOption, WrongUse, settings
 from onefold.cli.output import finish, line_on_stderr, safe, say
-from onefold.cli.serve import frames_file, opened_store
+from onefold.cli.serve import check_server_extra, frames_file, opened_store
 from onefold.cli.token import TokensOption, tokens_path
 from onefold.ids import random_id
 
@@ -71,14 +71,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
       onefold run --session refactoring --cwd ~/project -- hermes-acp
       onefold run --agent opencode --stdio      an editor's agent, shared
     """
-    try:
-        import fastapi  # noqa: F401
-        import uvicorn  # noqa: F401
-        import websockets  # noqa: F401
-    except ImportError as error:
-        raise WrongUse(
-            f"{error.name} is not installed, which the server needs: pip install 'onefold[server]'"
-        ) from None
+    check_server_extra()
 
     from onefold.acp.agent_config import agents
     from onefold.acp.host import RoomHost

@@ -71,14 +71,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
       onefold serve --store agent.db
       onefold serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
     """
-    try:
-        import fastapi  # noqa: F401
-        import uvicorn  # noqa: F401
-        import websockets  # noqa: F401
-    except ImportError as error:
-        raise WrongUse(
-            f"{error.name} is not installed, which the server needs: pip install 'onefold[server]'"
-        ) from None
+    check_server_extra()
     if (tls_cert is None) != (tls_key is None):
         raise WrongUse("--tls-cert and --tls-key go together; give both")
 
@@ -108,6 +101,18 @@ def command(  # noqa: PLR0917  a parameter here is an option there
 
     rooms = _rooms(opened)
     serve(opened, chosen, lambda hub: create_app(opened, chosen, known, hub, rooms), ready)
+
+
+def check_server_extra() -> None:
+    """What `serve` and `run` need beyond the library has to be installed."""
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+        import websockets  # noqa: F401
+    except ImportError as error:
+        raise WrongUse(
+            f"{error.name} is not installed, which the server needs: pip install 'onefold[server]'"
+        ) from None
 
 
 def _rooms(opened: Store) -> RoomHost | None:

@@ -35,7 +35,7 @@ class Orphans:
         return group((r.number, r.header) for r in self._session.read() if r.header is not None).orphans
 
     def __contains__(self, record: Record) -> bool:
-        return bool(record.header and record.header.closes) and record.number in self._numbers
+        return bool(record.header and record.header.result_ids) and record.number in self._numbers
 
 
 def command(  # noqa: PLR0917  a parameter here is an option there

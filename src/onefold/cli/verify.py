@@ -36,7 +36,7 @@ def command(
         with _progress(opened, quiet=json) as seen:
             report = opened.verify(fix=fix, progress=seen)
         address = opened.address
-    left = [f for f in report.findings if not f.mended]
+    left = [f for f in report.findings if not f.repaired]
     if json:
         as_json({"store": address, "healthy": report.healthy, "left": len(left), **plain(report)})
     else:
@@ -63,8 +63,8 @@ def _print(report: Report, left: int, *, fix: bool) -> None:
 
 def _finding(finding: Finding) -> None:
     where = f"session {safe(finding.session)}, {safe(finding.what)}" if finding.session else safe(finding.what)
-    what = "repaired" if finding.mended else "damaged" if finding.fatal else "wrong"
-    say(f"{what}: {where}", style="green" if finding.mended else "red")
+    what = "repaired" if finding.repaired else "damaged" if finding.fatal else "wrong"
+    say(f"{what}: {where}", style="green" if finding.repaired else "red")
     say(f"  there was  {safe(finding.found)}")
     say(f"  should be  {safe(finding.expected)}")
 

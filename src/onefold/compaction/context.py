@@ -48,7 +48,7 @@ class Context:
     last: int
     """The newest record that was seen when this was made."""
     pinned: tuple[int, ...] = ()
-    """Messages from before the cut that are here by a pin. One that was let go since the segment began is among them
+    """Messages from before the cut that are here by a pin. One that was unpinned since the segment began is among them
     until the next one begins."""
     notes: tuple[Note, ...] = ()
     """What somebody noted, and holds now."""
@@ -391,7 +391,7 @@ def _leads(record: Record) -> bool:
 
 
 def _calling(record: Record) -> bool:
-    return record.header is not None and bool(record.header.opens or record.header.closes)
+    return record.header is not None and bool(record.header.call_ids or record.header.result_ids)
 
 
 def _text(number: int, text: str) -> _Part:
@@ -452,7 +452,7 @@ def _speaks(record: Record, format: str | None) -> bool:
 
 
 def _calls(record: Record) -> tuple[str, ...]:
-    return record.header.opens if record.header is not None else ()
+    return record.header.call_ids if record.header is not None else ()
 
 
 def _no_results(call: Record, ids: list[str], why: str) -> list[_Part]:

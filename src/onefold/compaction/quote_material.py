@@ -32,25 +32,25 @@ def quoted_of(
     room = min(policy.quote_tokens, int(window * policy.quote_share), covers // 4)
     room = min(room, work.quoting.tokens + (removed - work.quoting.tokens) // 4)
     # From everything that was said: where the base was made without quotes, and when there is twice the room.
-    anew = not work.filled or (before.marks[0] > 0 and room >= 2 * before.room)
-    gone = {r.number: r for r in (*(work.earlier() if anew else ()), *work.kept, *cut_away)}
+    again = not work.filled or (before.marks[0] > 0 and room >= 2 * before.room)
+    gone = {r.number: r for r in (*(work.earlier() if again else ()), *work.kept, *cut_away)}
     prompt = [
         r.number for r in (*work.kept, *cut_away) if _leads(r) and r.number in {*planned.kept, *_numbers(work.kept)}
     ]
     heard, others = _heard([gone[n] for n in sorted(gone.keys() - {*prompt})], texts, pause)
-    carried = {} if anew else {s.number: s for r in work.quoting.records if (s := said(r)) is not None}
+    carried = {} if again else {s.number: s for r in work.quoting.records if (s := said(r)) is not None}
     near = [s for r in work.before[-_NEAR:] if r.number not in carried and (s := said(r)) is not None]
-    background = [] if anew else [codec(r.format or PLAIN).text(r.body) for r in work.before]
+    background = [] if again else [codec(r.format or PLAIN).text(r.body) for r in work.before]
     labels = labelled(
         before.labels, (*_of_a_model(work.facts), *facts), ends, [*carried.values(), *heard],
         others=others, pause=pause,
     )  # fmt: skip
     made = choose(
-        Quotes() if anew else replace(before, labels=()), carried, heard, room=room,
-        earlier=() if anew else near, others=_some([*others, *background]), labels=labels, pause=pause,
+        Quotes() if again else replace(before, labels=()), carried, heard, room=room,
+        earlier=() if again else near, others=_some([*others, *background]), labels=labels, pause=pause,
     )  # fmt: skip
     # As long as all of people's words fit, nothing is left out that more room could bring back.
-    left_out = before.marks[0] > 0 and before.room > 0 and not anew
+    left_out = before.marks[0] > 0 and before.room > 0 and not again
     chosen_in = before.room if left_out else room
     return made._replace(quotes=replace(made.quotes, room=chosen_in, covers=covers))
 

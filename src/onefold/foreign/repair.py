@@ -272,12 +272,7 @@ def repair_folder(path: Path, program: FolderProgram, only: Sequence[str], *, ba
     tally = _RepairTally()
     folder: Path | None = None
     back = ""
-    for unit in program.units(path):
-        name = unit_name(path, unit)
-        found = list(program.examine(unit, name=name, now=now, progress=_unseen))
-        if not _to_repair(found, only):
-            tally.left += found
-            continue
+    for unit, name, found in _units_to_repair(path, program, only, tally, now=now):
         if folder is None:
             folder = _new_folder(backups, path.name, now)
             whole, parts = folder / "before" / name, folder / "before"
@@ -295,15 +290,23 @@ def repair_folder(path: Path, program: FolderProgram, only: Sequence[str], *, ba
 def dry_run_folder(path: Path, program: FolderProgram, only: Sequence[str], *, now: float) -> Outcome:
     """What a repair would do, tried on temporary copies."""
     tally = _RepairTally()
-    for unit in program.units(path):
-        name = unit_name(path, unit)
-        found = list(program.examine(unit, name=name, now=now, progress=_unseen))
-        if not _to_repair(found, only):
-            tally.left += found
-            continue
+    for unit, name, found in _units_to_repair(path, program, only, tally, now=now):
         with tempfile.TemporaryDirectory(prefix="onefold-doctor-") as folder:
             tally.add(found, partial(_repair_copy, unit, name, program, only, Path(folder), now=now))
     return tally.outcome(None, "")
+
+
+def _units_to_repair(
+    path: Path, program: FolderProgram, only: Sequence[str], tally: _RepairTally, *, now: float
+) -> Iterator[tuple[Path, str, list[ForeignFinding]]]:
+    """The units with something to repair. What was found in the others is only counted."""
+    for unit in program.units(path):
+        name = unit_name(path, unit)
+        found = list(program.examine(unit, name=name, now=now, progress=_unseen))
+        if _to_repair(found, only):
+            yield unit, name, found
+        else:
+            tally.left += found
 
 
 class _RepairTally:

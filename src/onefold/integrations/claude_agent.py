@@ -142,7 +142,7 @@ def _observe(session: aio.Session, boundary: dict[str, Json], lines: Sequence[tu
         handle.journal,
         handle.id,
         source="claude-code",
-        witnesses=("compact_boundary",),
+        signals=("compact_boundary",),
         key=f"compacted-{boundary['uuid']}",
         said=summaries[0] if summaries else None,
     )

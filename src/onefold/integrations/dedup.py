@@ -66,13 +66,13 @@ def _comes_back(tx: Transaction, state: SessionState, draft: Draft) -> bool:
     """Whether a draft is a masked result that a framework hands over under another id: it was rendered, and nothing
     rendered is written. A tool may well give such words, so the journal has to have a result of that call."""
     header = draft.header
-    if header is None or not header.closes or header.opens or not is_rendered(draft.format, draft.body):
+    if header is None or not header.result_ids or header.call_ids or not is_rendered(draft.format, draft.body):
         return False
     answered: set[str] = set()
     for heading in lineage.headers(tx, state.id, 1, state.last + 1, tools_only=True):
-        answered.difference_update(heading.header.opens)
-        answered.update(heading.header.closes)
-    return answered.issuperset(header.closes)
+        answered.difference_update(heading.header.call_ids)
+        answered.update(heading.header.result_ids)
+    return answered.issuperset(header.result_ids)
 
 
 def without_lines(session: Session, messages: Sequence[Json], format: str) -> list[Json]:
@@ -111,8 +111,8 @@ def _without_thoughts(tx: Transaction, state: SessionState, first: int, draft: D
 
 def _told(tx: Transaction, state: SessionState, first: int, draft: Draft) -> bool:
     """Whether a call or a result of this message is in the journal already, from a record on."""
-    if draft.header is None or not (draft.header.opens or draft.header.closes):
+    if draft.header is None or not (draft.header.call_ids or draft.header.result_ids):
         return False
     known = [heading.header for heading in tx.headers(state.id, first, state.last + 1, tools_only=True)]
-    opened, closed = ({id for h in known for id in h.opens}, {id for h in known for id in h.closes})
-    return not (opened.isdisjoint(draft.header.opens) and closed.isdisjoint(draft.header.closes))
+    opened, closed = ({id for h in known for id in h.call_ids}, {id for h in known for id in h.result_ids})
+    return not (opened.isdisjoint(draft.header.call_ids) and closed.isdisjoint(draft.header.result_ids))

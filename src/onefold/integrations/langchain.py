@@ -264,8 +264,8 @@ def _messages(context: Context, state: Sequence[AnyMessage]) -> list[AnyMessage]
     told: dict[str, AnyMessage] = {}
     for at, body in enumerate(context.to(FORMAT)):
         id = str(body["data"].get("id") or f"{OURS}{context.segment}:{at}")
-        anew = id not in known or (id in old and _thoughtful(known[id])) or _masked(known[id], body)
-        told[id] = _message(body, id) if anew else known[id]
+        again = id not in known or (id in old and _thoughtful(known[id])) or _masked(known[id], body)
+        told[id] = _message(body, id) if again else known[id]
     return _answered(list(told.values()))
 
 

@@ -350,7 +350,9 @@ def tells_of(record: Record | None, some: Segment, gone: Ranges) -> bool:
         return False
     labels = (n for label in adopted.quotes.labels for n in (label.number, label.by))
     told = {*adopted.window, *(q.number for q in adopted.quotes.stretches), *labels}
-    return any(lineage.is_hidden(gone, n) for n in told) or any([*lineage.visible(_apart(adopted, some), a, b + 1)] for a, b in gone)
+    return any(lineage.is_hidden(gone, n) for n in told) or any(
+        [*lineage.visible(_apart(adopted, some), a, b + 1)] for a, b in gone
+    )
 
 
 def _apart(adopted: Adopted, some: Segment) -> Ranges:

@@ -76,7 +76,7 @@ def record_agent_compaction(
     session: str,
     *,
     source: str,
-    witnesses: tuple[str, ...] = (),
+    signals: tuple[str, ...] = (),
     key: str | None = None,
     said: str | None = None,
 ) -> Segment:
@@ -103,7 +103,7 @@ def record_agent_compaction(
         done = {"compaction": id, "fence": 0, "segment": state.last + 2}  # no claim's: whoever has one comes late
         state = journal.add(tx, state, journal.draft(COMMITTED, done, key=key))
         journal.leases.drop(tx, session)
-        seen: dict[str, Json] = {"compaction": id, "by": source, "witnesses": list(witnesses)}
+        seen: dict[str, Json] = {"compaction": id, "by": source, "witnesses": list(signals)}
         if said is not None:
             seen["said"] = said
         return open_view(journal, tx, state, head, head.hidden, source="observed", **seen)

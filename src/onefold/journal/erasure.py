@@ -127,7 +127,7 @@ def delete(
 def _clean(journal: Journal, sessions: tuple[str, ...], remove_copies: bool) -> tuple[str, ...]:
     """Sees to it that no file holds what is gone; what may still do so, in words or by its path."""
     backend = journal.backend
-    left = [] if backend.scrub() else [_own_files(backend.address)]
+    left = [] if backend.purge() else [_own_files(backend.address)]
     left += sidecars.forget(journal, sessions)
     copies = sidecars.copies(backend.address, sessions)
     if remove_copies:
@@ -261,7 +261,7 @@ def _questions(tx: Transaction, state: SessionState, number: int) -> list[int]:
     record = tx.record(state.id, number)
     if record is None:
         return []
-    calls = {*record.header.opens, *record.header.closes} if record.header is not None else set()
+    calls = {*record.header.call_ids, *record.header.result_ids} if record.header is not None else set()
     asked = {record.body["question"]} if _what(record) in (QUESTION_ASKED, QUESTION_SETTLED) else set()
     if not calls and not asked:
         return []

@@ -50,7 +50,15 @@ from onefold.journal.checks import (
 from onefold.journal.leases import BestEffortLeases
 from onefold.journal.lineage import get_session
 from onefold.journal.process_liveness import MACHINE, Machine
-from onefold.journal.record_bodies import NOTHING, failed, handed_back, paid, printable, same_content, told
+from onefold.journal.record_bodies import (
+    NOTHING,
+    failed,
+    handed_back,
+    printable,
+    same_content,
+    summary_fields,
+    usage_fields,
+)
 from onefold.journal.verify import repair
 from onefold.messages import encode
 from onefold.model import (
@@ -112,7 +120,7 @@ class Journal:
     # ------------------------------------------------------------------ sessions and records
 
     def create(self, session: str, *, keeper: Keeper = "onefold") -> SessionState:
-        """Makes a session, or finds it as it is. Damaged derived rows are folded again on the way."""
+        """Makes a session, or finds it as it is. A damaged projection is rebuilt on the way."""
         check_choice(session, "keeper", keeper, Keeper)
 
         def create_in(tx: Transaction) -> SessionState:
@@ -173,10 +181,10 @@ class Journal:
         return reader.iter_records(self.backend, session, start, stop)
 
     def follow(
-        self, session: str, after: int = 0, *, incarnation: str | None = None, idle: float | None = None
+        self, session: str, after: int = 0, *, generation: str | None = None, idle: float | None = None
     ) -> Iterator[Record]:
         """Records after a number, for ever, as they become durable; ends if nothing came for `idle` seconds."""
-        return reader.follow(self.backend, session, after, incarnation=incarnation, idle=idle)
+        return reader.follow(self.backend, session, after, generation=generation, idle=idle)
 
     def wait(self, session: str, after: int, timeout: float) -> bool:
         """Waits until the session has a record after this number; False if it did not come in time."""
@@ -414,11 +422,18 @@ class Journal:
                 )
             quoted = lineage.check_quotes(tx, claim, quotes, at, hidden=base.hidden, kept=kept)
             like = lineage.cut_at(base, at, kept)
-            moved = segment_body(like, state, source="compaction", compaction=current.id, **told(made, quotes))
+            moved = segment_body(
+                like, state, source="compaction", compaction=current.id, **summary_fields(made, quotes)
+            )
             moved["tokens_after"] = lineage.context_tokens(
                 tx, claim.session, like, state.last, told=moved, quoted=quoted
             )
-            done = {"compaction": current.id, "fence": claim.fence, "segment": state.last + 2, **paid(made.spent)}
+            done = {
+                "compaction": current.id,
+                "fence": claim.fence,
+                "segment": state.last + 2,
+                **usage_fields(made.spent),
+            }
             state = self.open_segment(tx, self.add(tx, state, self.draft(COMMITTED, done)), moved)
             opened = state.head
             if follow_up is not None:
@@ -453,7 +468,7 @@ class Journal:
         what failed before that is held against nobody. `input` says what the summary was made of.
         """
         more = {"refusal": refusal, "input": input, "asked": None if asked else 0}
-        said = {**{name: value for name, value in more.items() if value is not None}, **paid(spent)}
+        said = {**{name: value for name, value in more.items() if value is not None}, **usage_fields(spent)}
         return self._end_attempt(claim, FAILED, partial(failed, error, retry_after, said))
 
     def hand_back(self, claim: Claim, why: str, *, asked: bool) -> Compaction:

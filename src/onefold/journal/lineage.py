@@ -346,8 +346,8 @@ def _unanswered(calls: Iterable[MessageHeader]) -> bool:
     """A quick look: whether any call may be without its result."""
     waiting: set[str] = set()
     for h in calls:
-        waiting -= {*h.header.closes}
-        waiting |= {*h.header.opens}
+        waiting -= {*h.header.result_ids}
+        waiting |= {*h.header.call_ids}
     return bool(waiting)
 
 

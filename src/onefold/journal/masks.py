@@ -43,7 +43,7 @@ def choose(tx: Transaction, session: str, *, newest: int = NEWEST, large: int = 
     state = get_session(tx, session)
     head = segment(tx, session, state.head)
     tools = lineage.headers(tx, session, head.cut, state.last + 1, head.hidden, tools_only=True)
-    results = [h for h in tools if h.header.closes]
+    results = [h for h in tools if h.header.result_ids]
     old = results[: max(0, len(results) - newest)]
     wanted = [h.number for h in old if h.header.tokens >= large]
     return Choice(head.number, _masks(tx, state, head, wanted) if wanted else ())
@@ -128,7 +128,7 @@ def _in_view(hidden: Ranges, cut: int, number: int) -> bool:
 
 def saves(record: Record) -> int:
     """By how much a context is smaller if this message is masked: nothing, if it cannot be."""
-    if record.header is None or not record.header.closes:
+    if record.header is None or not record.header.result_ids:
         return 0
     shown = masked(record.format, record.body, record.number)
     return 0 if shown is None else max(0, record.header.tokens - codec(record.format or PLAIN).header(shown).tokens)

@@ -91,7 +91,7 @@ def pin(journal: Journal, session: str, number: int, *, actor: str | None = None
                 f"session {session!r}: message {number} makes a call that has no result yet; pin it when it has"
             )
         numbers = tuple(sorted(its.members))
-        if numbers == (number,) and said.header.closes:
+        if numbers == (number,) and said.header.result_ids:
             raise OnefoldError(
                 f"session {session!r}: message {number} is the result of a call that is not there, which no provider "
                 "takes; note what it says instead"

@@ -41,12 +41,12 @@ def iter_records(backend: Backend, session: str, start: int, stop: int | None) -
 
 
 def follow(
-    backend: Backend, session: str, after: int, *, incarnation: str | None, idle: float | None
+    backend: Backend, session: str, after: int, *, generation: str | None, idle: float | None
 ) -> Iterator[Record]:
     deadline: float | None = None
     while True:
         version = backend.version()  # before looking: a change after that is not missed
-        if page := read_page(backend, session, after, incarnation):
+        if page := read_page(backend, session, after, generation):
             yield from page
             after, deadline = page[-1].number, None
             continue
@@ -58,7 +58,7 @@ def follow(
         backend.wait(version, left)
 
 
-def read_page(backend: Backend, session: str, after: int, incarnation: str | None) -> list[Record]:
+def read_page(backend: Backend, session: str, after: int, generation: str | None) -> list[Record]:
     """What came after a number, a page of it; `Moved` if the number is none of this store's any more."""
 
     def read_page_in(tx: Transaction) -> tuple[int, list[Record]]:
@@ -66,7 +66,7 @@ def read_page(backend: Backend, session: str, after: int, incarnation: str | Non
         return last, lineage.records(tx, session, after + 1, _END, PAGE) if last > after else []
 
     last, page = backend.read(read_page_in)
-    _check_there(backend, session, after, last, incarnation)
+    _check_there(backend, session, after, last, generation)
     return page
 
 
@@ -89,10 +89,10 @@ def _page(backend: Backend, session: str, start: int, stop: int) -> list[Record]
     return backend.read(lambda tx: lineage.records(tx, session, start, stop, PAGE))
 
 
-def _check_there(backend: Backend, session: str, after: int, last: int, incarnation: str | None) -> None:
-    if incarnation is not None and incarnation != backend.incarnation:
+def _check_there(backend: Backend, session: str, after: int, last: int, generation: str | None) -> None:
+    if generation is not None and generation != backend.generation:
         raise StaleHandle(
-            f"the store was restored from a backup since (it is {backend.incarnation} now): "
+            f"the store was restored from a backup since (it is {backend.generation} now): "
             f"numbers of session {session!r} from before do not count; read it again from the start"
         )
     if after > last:

@@ -13,7 +13,7 @@ from onefold.storage.base import Transaction
 NOTHING = Usage()
 
 
-def told(made: Summary, quotes: Quotes | None) -> dict[str, Json]:
+def summary_fields(made: Summary, quotes: Quotes | None) -> dict[str, Json]:
     """What a segment says of all that is before its cut."""
     said: dict[str, Json] = {"summary": made.text, "by": made.by}
     if quotes is not None:
@@ -23,7 +23,7 @@ def told(made: Summary, quotes: Quotes | None) -> dict[str, Json]:
     return said
 
 
-def paid(spent: Usage) -> dict[str, Json]:
+def usage_fields(spent: Usage) -> dict[str, Json]:
     return {} if spent == NOTHING else {"spent": asdict(spent)}
 
 

@@ -395,7 +395,7 @@ class _Act:
             self._seen(len(part))
 
     def verify(self) -> None:
-        """Reads back what was imported and compares it once more, then the derived rows with what it all amounts to."""
+        """Reads back what was imported and compares it once more, then the projection with what it all amounts to."""
         carried, self.erased = self.erased, {}
         if carried:
             self._check = _Check(self._id)  # what was folded so far is no longer so
@@ -443,7 +443,7 @@ class _Act:
 
 
 class _Check(DictProjection):
-    """What the records of the target amount to, page by page. A key is let go of once it was compared: there may be as
+    """What the records of the target amount to, page by page. A key is forgotten once it was compared: there may be as
     many of them as records."""
 
     def __init__(self, session: str) -> None:

@@ -14,7 +14,7 @@ from onefold.journal import lineage, quote_refs
 from onefold.journal.checks import may_compact
 from onefold.journal.journal import SUMMARY_LIMIT, Journal, segment
 from onefold.journal.lineage import get_session
-from onefold.journal.record_bodies import paid, told
+from onefold.journal.record_bodies import summary_fields, usage_fields
 from onefold.journal.unfold import in_force
 from onefold.messages.quotation import utterances
 from onefold.model import (
@@ -62,7 +62,7 @@ def drafted(
     """Notes what a draft cost, whatever becomes of it: the record's number."""
 
     def drafted_in(tx: Transaction) -> int:
-        body = {"segment": head, "by": by, "refusal": refusal, **paid(spent)}
+        body = {"segment": head, "by": by, "refusal": refusal, **usage_fields(spent)}
         said = {name: value for name, value in body.items() if value is not None}
         state = journal.add(tx, get_session(tx, session), journal.draft(DRAFTED, said, actor=actor))
         tx.put_session(state)
@@ -111,7 +111,7 @@ def replaced(
         began = {"compaction": id, "base": head.number, "life": _AT_ONCE, **journal.leases.holder(who)}
         state = journal.add(tx, state, journal.draft(STARTED, began))
         done = {"compaction": id, "fence": state.last, "segment": state.last + 2}
-        body = segment_body(head, state, source="compaction", compaction=id, draft=number, **told(made, said))
+        body = segment_body(head, state, source="compaction", compaction=id, draft=number, **summary_fields(made, said))
         body["tokens_after"] = lineage.context_tokens(tx, session, head, state.last, told=body, quoted=quoted)
         state = journal.open_segment(tx, journal.add(tx, state, journal.draft(COMMITTED, done)), body, actor)
         tx.put_session(state)

@@ -191,9 +191,9 @@ def _unanswered(
     """The messages of a turn with calls that have no result, and which."""
     for members in lineage.open_groups(tx, session, stop, hidden):
         said = [r for n in members if (r := lineage.record(tx, session, n)) is not None and r.header is not None]
-        answered = {id for r in said if r.header for id in r.header.closes}
+        answered = {id for r in said if r.header for id in r.header.result_ids}
         for call in said:
-            waiting = [id for id in call.header.opens if id not in answered] if call.header else []
+            waiting = [id for id in call.header.call_ids if id not in answered] if call.header else []
             if call.turn == turn and waiting:
                 yield call, waiting
 

@@ -26,7 +26,7 @@ def verify(
     backend: Backend, ids: Ids, *, fix: bool = False, progress: Callable[[str, int], None] | None = None
 ) -> Report:
     """Examines the whole store; with `fix`, repairs what the journal can repair, each session in one transaction."""
-    findings = [Finding(None, "store", found, expected, mended) for found, expected, mended in backend.examine(fix)]
+    findings = [Finding(None, "store", found, expected, repaired) for found, expected, repaired in backend.examine(fix)]
     sessions = records = 0
     try:
         for session, _ in scan_sessions(backend):
@@ -42,20 +42,20 @@ def verify(
                 progress(session, records)
     except StoreError:
         # Where the file itself is damaged, or a table is gone, it cannot be read further: what was found says why.
-        if not any(f.session is None and not f.mended for f in findings):
+        if not any(f.session is None and not f.repaired for f in findings):
             raise
     return Report(sessions, records, tuple(findings))
 
 
 def repair(tx: Transaction, session: str, ids: Ids) -> list[Finding]:
-    """Folds the journal again, replaces the rows that disagree, and says so in the journal. All in one transaction."""
+    """Rebuilds the projection from the journal, replaces the rows that disagree, and records it; one transaction."""
     _, found, folded = check(tx, session)
     if any(f.fatal for f in found):
         raise StoreDamaged(f"session {session!r}: {found[0].what}: {found[0].found}; restore it from a backup")
     if not found or folded.state is None:
         return []
-    mended = [replace(f, mended=True) for f in found]
-    body = {"findings": [{"what": f.what, "found": f.found, "expected": f.expected} for f in mended]}
+    repaired = [replace(f, repaired=True) for f in found]
+    body = {"findings": [{"what": f.what, "found": f.found, "expected": f.expected} for f in repaired]}
     record = Record(folded.state.last + 1, ids(), HEALED, tx.now, body)
     folded.state = projection.apply(DictProjection(folded), folded.state, record)
     try:
@@ -66,7 +66,7 @@ def repair(tx: Transaction, session: str, ids: Ids) -> list[Finding]:
             "that id too. Delete or rename the other session, or restore a backup"
         ) from error
     tx.add(session, record, encode(body))
-    return mended
+    return repaired
 
 
 def check(tx: Transaction, session: str) -> tuple[int, list[Finding], ProjectionSnapshot]:

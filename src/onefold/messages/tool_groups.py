@@ -63,7 +63,7 @@ def group(messages: Iterable[Numbered], over: Container[int] = ()) -> Grouped:
     asked = 0
     for number, header in messages:
         if answer is not None and header.role in ANSWERS:
-            if answer.waiting.isdisjoint(header.opens):
+            if answer.waiting.isdisjoint(header.call_ids):
                 answer.members.append(number)
                 thought = [*thought, number] if header.role == "reasoning" else []
                 _open(open_calls, answer, header)
@@ -73,7 +73,7 @@ def group(messages: Iterable[Numbered], over: Container[int] = ()) -> Grouped:
             ]  # an id again: this is another answer, and thought so
         else:
             thought = []
-        if header.role == "tool" and not header.closes:
+        if header.role == "tool" and not header.result_ids:
             running = next(reversed(open_calls.values()), None)
             if running is not None and not running.abandoned:
                 running.members.append(number)
@@ -83,9 +83,9 @@ def group(messages: Iterable[Numbered], over: Container[int] = ()) -> Grouped:
         if header.role in ANSWERS:
             for other in open_calls.values():
                 other.abandoned = other.abandoned or header.role != AGENT or other.first < asked
-        if header.closes and not _close(open_calls, number, header):
+        if header.result_ids and not _close(open_calls, number, header):
             orphans.add(number)
-        if header.opens or header.role == "reasoning":
+        if header.call_ids or header.role == "reasoning":
             made = Group([*thought, number])
             groups.append(made)
             _open(open_calls, made, header)
@@ -98,7 +98,7 @@ def group(messages: Iterable[Numbered], over: Container[int] = ()) -> Grouped:
 
 def _close(open_calls: dict[str, Group], number: int, header: Header) -> bool:
     """Whether a message answers a call that is open. One that answers the same call twice answers it once."""
-    answered = {id: open_calls.pop(id) for id in dict.fromkeys(header.closes) if id in open_calls}
+    answered = {id: open_calls.pop(id) for id in dict.fromkeys(header.result_ids) if id in open_calls}
     for id, owner in answered.items():
         owner.waiting.discard(id)
         if owner.last != number:
@@ -107,7 +107,7 @@ def _close(open_calls: dict[str, Group], number: int, header: Header) -> bool:
 
 
 def _open(open_calls: dict[str, Group], by: Group, header: Header) -> None:
-    for id in header.opens:
+    for id in header.call_ids:
         if (before := open_calls.pop(id, by)) is not by:
             before.abandoned = True  # its result would be taken for the later call's
         open_calls[id] = by

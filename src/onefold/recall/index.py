@@ -1,6 +1,6 @@
 """The index of words: a sidecar SQLite file of the store, or memory for a store in memory.
 
-It holds nothing that the journal does not, so whatever is wrong with it, it is rebuilt: another incarnation of the
+It holds nothing that the journal does not, so whatever is wrong with it, it is rebuilt: another generation of the
 store, another version of this program, damage. Nobody who writes to the journal ever opens it. Connections are made for
 each use and closed after it, so that threads and forks of a process share none.
 """
@@ -127,9 +127,9 @@ class IndexRows:
 
 
 class Index:
-    def __init__(self, path: Path | None, incarnation: str) -> None:
+    def __init__(self, path: Path | None, generation: str) -> None:
         self.path = path
-        self._incarnation = incarnation
+        self._generation = generation
         self._memory: apsw.Connection | None = None
         self._one = threading.RLock()
         """For memory: one thread at a time."""
@@ -237,7 +237,7 @@ class Index:
         if connection.pragma("application_id") != APPLICATION or connection.pragma("user_version") != SCHEMA:
             return False
         try:
-            return IndexRows(connection).fact("incarnation") == self._incarnation
+            return IndexRows(connection).fact("incarnation") == self._generation
         except apsw.SQLError:  # a table is gone
             return False
 
@@ -254,7 +254,7 @@ class Index:
                 for (table,) in connection.execute(queries()["tables"]).fetchall():
                     connection.execute(f'drop table "{table}"')
                 connection.execute(sql_files.read(__package__, "schema.sql"))
-                IndexRows(connection).put_fact("incarnation", self._incarnation)
+                IndexRows(connection).put_fact("incarnation", self._generation)
                 connection.pragma("application_id", APPLICATION)
                 connection.pragma("user_version", SCHEMA)
             connection.execute("commit")

@@ -14,7 +14,7 @@ _PATIENCE = 5.0
 
 def forget(journal: Journal, path: Path, sessions: Sequence[str], *, whole: bool = False) -> str | None:
     """Of some sessions; those that the index has never read are none of its business. Why something may be left."""
-    backend, index = journal.backend, Index(path, journal.backend.incarnation)
+    backend, index = journal.backend, Index(path, journal.backend.generation)
     with index.open(_PATIENCE) as entries:
         known = entries.marks()
     behind = 0

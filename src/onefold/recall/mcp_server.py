@@ -11,6 +11,14 @@ from typing import BinaryIO
 import orjson
 
 from onefold.errors import OnefoldError
+from onefold.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    error,
+)
 from onefold.model import Json
 from onefold.recall.agent_tools import RecallTools
 
@@ -20,8 +28,6 @@ VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Of the protocol, the newest first. They differ in nothing that is used here but in how batches are meant."""
 LONGEST = 4 << 20
 """Bytes of one message: a query is short."""
-
-_PARSE_ERROR, _INVALID, _NO_METHOD, _BAD_PARAMS, _INTERNAL = -32700, -32600, -32601, -32602, -32603
 
 
 class _RequestError(Exception):
@@ -42,7 +48,7 @@ class McpServer:
             if not line.endswith(b"\n") and len(line) == LONGEST:
                 while (rest := source.readline(LONGEST)) and not rest.endswith(b"\n"):
                     pass
-                answer: Json = _error(None, _INVALID, f"a message of more than {LONGEST} bytes")
+                answer: Json = _error(None, INVALID_REQUEST, f"a message of more than {LONGEST} bytes")
             elif not line.strip():
                 continue
             else:
@@ -56,34 +62,36 @@ class McpServer:
         try:
             message = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            return _error(None, _PARSE_ERROR, f"no JSON: {error}")
+            return _error(None, PARSE_ERROR, f"no JSON: {error}")
         if not isinstance(message, list):
             return self._one(message)
         if not message:
-            return _error(None, _INVALID, "an empty batch")
+            return _error(None, INVALID_REQUEST, "an empty batch")
         return [a for m in message if (a := self._one(m)) is not None] or None
 
     def _one(self, message: Json) -> Json | None:
         if not isinstance(message, dict):
-            return _error(None, _INVALID, "a message is an object")
+            return _error(None, INVALID_REQUEST, "a message is an object")
         id, method, params = message.get("id"), message.get("method"), message.get("params")
         if method is None and ("result" in message or "error" in message):
             return None  # an answer, and nothing was asked
         if not isinstance(method, str) or message.get("jsonrpc") != "2.0" or not isinstance(id, int | str | None):
-            return _error(id if isinstance(id, int | str) else None, _INVALID, "a request has jsonrpc 2.0 and a method")
+            return _error(
+                id if isinstance(id, int | str) else None, INVALID_REQUEST, "a request has jsonrpc 2.0 and a method"
+            )
         if "id" not in message:
             return None  # a notification: initialized, cancelled and the like ask for nothing
         try:
             if params is not None and not isinstance(params, dict):
-                raise _RequestError(_BAD_PARAMS, "params is an object")
+                raise _RequestError(INVALID_PARAMS, "params is an object")
             return {"jsonrpc": "2.0", "id": id, "result": self._result(method, params or {})}
         except _RequestError as refused:
             return _error(id, refused.code, str(refused))
         except OnefoldError as error:
-            return _error(id, _INTERNAL, str(error))
+            return _error(id, INTERNAL_ERROR, str(error))
         except Exception as error:
             log.exception("%s failed", method)  # on stderr, which clients show
-            return _error(id, _INTERNAL, f"{type(error).__name__}: {error}")
+            return _error(id, INTERNAL_ERROR, f"{type(error).__name__}: {error}")
 
     def _result(self, method: str, params: dict[str, Json]) -> Json:
         methods: dict[str, Callable[[dict[str, Json]], Json]] = {
@@ -93,7 +101,7 @@ class McpServer:
             "tools/call": self._call,
         }
         if method not in methods:
-            raise _RequestError(_NO_METHOD, f"no method {method!r} here")
+            raise _RequestError(METHOD_NOT_FOUND, f"no method {method!r} here")
         return methods[method](params)
 
     def _initialize(self, params: dict[str, Json]) -> Json:
@@ -111,14 +119,14 @@ class McpServer:
         else is wrong with a call is its result: an agent reads that, and can correct it."""
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str):
-            raise _RequestError(_BAD_PARAMS, "tools/call needs the name of a tool")
+            raise _RequestError(INVALID_PARAMS, "tools/call needs the name of a tool")
         if name not in (names := [tool["name"] for tool in self.tools.definitions("mcp")]):
-            raise _RequestError(_BAD_PARAMS, f"unknown tool: {name!r}; there are {', '.join(names)}")
+            raise _RequestError(INVALID_PARAMS, f"unknown tool: {name!r}; there are {', '.join(names)}")
         if not isinstance(arguments, dict | None):
-            raise _RequestError(_BAD_PARAMS, "the arguments of a tool are an object")
+            raise _RequestError(INVALID_PARAMS, "the arguments of a tool are an object")
         answer = self.tools.answer(name, arguments if arguments is not None else {})
         return {"content": [{"type": "text", "text": answer.text}], "isError": answer.failed}
 
 
 def _error(id: int | str | None, code: int, message: str) -> Json:
-    return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
+    return error(id, code, message).body

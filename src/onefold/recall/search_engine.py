@@ -142,7 +142,7 @@ class Recall:
             self.index.rebuild()
             catch_up(self._backend, self.index, Deadline.after(None), progress=progress)
 
-    def scrub(self) -> bool:
+    def purge(self) -> bool:
         """Takes out what was erased or deleted since, and rewrites the index's file, so that nothing of it is left.
 
         Searching does that by itself, but for an index of more than 256 MiB. False if somebody is in the way now.
@@ -182,9 +182,9 @@ def _begins(tx: Transaction, session: str, of: Segment) -> int:
 def _index(backend: Backend) -> Index | None:
     if backend.address == "memory:" or "://" in backend.address:  # no file to keep an index beside
         with _one:
-            return _in_memory.setdefault(backend, Index(None, backend.incarnation))
+            return _in_memory.setdefault(backend, Index(None, backend.generation))
     path = Path(backend.address).absolute()
     if not path.exists():
         log.warning("%s is not seen from this folder: open the store by its whole path to have an index", path)
         return None
-    return Index(sidecar_path(backend.address, "search").absolute(), backend.incarnation)
+    return Index(sidecar_path(backend.address, "search").absolute(), backend.generation)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -26,6 +26,15 @@ class HeaderJson(TypedDict):
     closes: list[str]
 
 
+class PartJson(TypedDict):
+    """A part of a message: text, thought, call, result or media."""
+
+    kind: Literal["text", "thought", "call", "result", "media"]
+    text: NotRequired[str]
+    name: NotRequired[str]
+    failed: NotRequired[bool]
+
+
 class RecordJson(TypedDict):
     number: int
     id: str
@@ -38,6 +47,7 @@ class RecordJson(TypedDict):
     turn: NotRequired[str]
     actor: NotRequired[str]
     text: NotRequired[str]
+    parts: NotRequired[list[PartJson]]
     session: NotRequired[str]
 
 

@@ -282,7 +282,7 @@ def log_to(stream: Any = None, level: str | None = None) -> None:
 
 
 def _not_our_own(record: logging.LogRecord) -> bool:
-    """A follower that is let go leaves its answer unfinished, on purpose, and that was said already."""
+    """A follower that is disconnected leaves its answer unfinished, on purpose, and that was said already."""
     return record.getMessage() != "ASGI callable returned without completing response."
 
 

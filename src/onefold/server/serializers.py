@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 import orjson
 
@@ -11,9 +10,13 @@ from onefold.compaction.context import Context
 from onefold.compaction.limits import Limits
 from onefold.describe import words
 from onefold.errors import OnefoldError
-from onefold.messages import encode
+from onefold.export import plain
+from onefold.messages import FORMATS, encode
+from onefold.messages.parts import MediaPart, OpaquePart, Part, ReasoningPart, ToolCall, ToolProgress, ToolResult
+from onefold.messages.parts import shown as words_of
 from onefold.messages.quotation import Quotation
 from onefold.model import (
+    MESSAGE,
     Compaction,
     CompactResult,
     Fact,
@@ -40,6 +43,7 @@ from onefold.server.response_models import (
     HolderJson,
     LimitJson,
     NoteJson,
+    PartJson,
     QuotationJson,
     RecordJson,
     ReportJson,
@@ -77,6 +81,8 @@ def record_json(record: Record, session: str | None = None) -> RecordJson:
         "body": record.body,
         "text": read_as(record),
     }
+    if parts := parts_json(record, made["text"]):
+        made["parts"] = parts
     if record.format is not None:
         made["format"] = record.format
     if record.header is not None:
@@ -84,8 +90,8 @@ def record_json(record: Record, session: str | None = None) -> RecordJson:
         made["header"] = {
             "role": header.role,
             "tokens": header.tokens,
-            "opens": list(header.opens),
-            "closes": list(header.closes),
+            "opens": list(header.call_ids),
+            "closes": list(header.result_ids),
         }
     if record.key is not None:
         made["key"] = record.key
@@ -96,6 +102,39 @@ def record_json(record: Record, session: str | None = None) -> RecordJson:
     if session is not None:
         made["session"] = session
     return made
+
+
+def parts_json(record: Record, text: str) -> list[PartJson]:
+    """What a message says, part by part; nothing where that is one text. The text of a part that is all there is stands
+    in the record already."""
+    known = FORMATS.get(record.format or "json") if record.kind == MESSAGE else None
+    try:
+        parts = known.parse(record.body).parts if known is not None else ()
+    except OnefoldError:
+        return []
+    made = [shown for part in parts if (shown := _part_json(part)) is not None]
+    if all(one["kind"] == "text" for one in made):
+        return []
+    if len(made) == 1 and made[0].get("text") == text:
+        del made[0]["text"]
+    return made
+
+
+def _part_json(part: Part) -> PartJson | None:
+    match part:
+        case ReasoningPart(text):
+            return {"kind": "thought", "text": text}
+        case OpaquePart():
+            return {"kind": "thought", "text": "(only its provider can read it)"}
+        case ToolCall(_, name, arguments):
+            return {"kind": "call", "name": name, "text": arguments}
+        case ToolResult(_, text, failed):
+            return {"kind": "result", "text": text, "failed": failed}
+        case ToolProgress(_, text):
+            return {"kind": "result", "text": text} if text else None
+        case MediaPart(kind):
+            return {"kind": "media", "text": kind}
+    return {"kind": "text", "text": text} if (text := words_of(part)) else None
 
 
 def limit_json(limits: Limits | None) -> LimitJson | None:
@@ -285,7 +324,7 @@ def report_json(report: Report) -> ReportJson:
         "sessions": report.sessions,
         "records": report.records,
         "healthy": report.healthy,
-        "left": sum(1 for f in report.findings if not f.mended),
+        "left": sum(1 for f in report.findings if not f.repaired),
         "findings": [_finding(f) for f in report.findings],
     }
 
@@ -293,9 +332,13 @@ def report_json(report: Report) -> ReportJson:
 def _finding(found: Finding) -> FindingJson:
     where = f"session {found.session}, {found.what}" if found.session is not None else found.what
     state = (
-        "it was repaired" if found.mended else "the journal itself is damaged" if found.fatal else "it can be repaired"
+        "it was repaired"
+        if found.repaired
+        else "the journal itself is damaged"
+        if found.fatal
+        else "it can be repaired"
     )
-    return {**asdict(found), "words": f"{where}: there was {found.found}, and should be {found.expected}; {state}"}  # type: ignore[typeddict-item]
+    return {**plain(found), "words": f"{where}: there was {found.found}, and should be {found.expected}; {state}"}  # type: ignore[typeddict-item]
 
 
 def compacted_json(result: CompactResult, compaction: CompactionJson | None) -> CompactedJson:

@@ -43,13 +43,13 @@ class SessionCache:
             version = self._backend.version()
             stale = time.monotonic() > self._complete + _ANEW
             if version != self._version:
-                changed = self._read_anew() if stale else self._catch_up()
+                changed = self._read_again() if stale else self._catch_up()
                 self._version = version
                 if changed:
                     self._order = sorted(self._states.values(), key=lambda s: (s.touched_at, s.id), reverse=True)
             return self._order
 
-    def _read_anew(self) -> bool:
+    def _read_again(self) -> bool:
         """All at once, in one transaction: from one to the next they move."""
         self._complete = time.monotonic()
         self._states = {s.id: s for s in self._page(None, _ALL)}

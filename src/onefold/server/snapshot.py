@@ -205,7 +205,7 @@ def snapshot(app_state: AppState, tx: Transaction, state: SessionState) -> Snaps
             "failures": state.failures,
         },
         "follow_from": state.last,
-        "incarnation": app_state.store.incarnation,
+        "incarnation": app_state.store.generation,
     }
 
 

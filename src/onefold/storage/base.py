@@ -41,7 +41,7 @@ class MessageHeader(NamedTuple):
 
 @dataclass(slots=True)
 class ProjectionSnapshot:
-    """All derived rows of one session, for comparing what stands there with what the journal says."""
+    """The projection of one session, for comparing it with what the journal says."""
 
     state: SessionState | None = None
     segments: dict[int, Segment] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class ProjectionSnapshot:
 
 
 class ProjectionTables(Protocol):
-    """The derived rows, as `fold` keeps them."""
+    """The projection's tables, as `projection.apply` changes them."""
 
     def add_segment(self, session: str, segment: Segment) -> None:
         """Adds a row; raises `Taken` if a segment with this base stands there already."""
@@ -68,7 +68,7 @@ class ProjectionTables(Protocol):
 
 
 class Transaction(ProjectionTables, Protocol):
-    """One transaction on the journal and its derived rows."""
+    """One transaction on the journal and its projection."""
 
     @property
     def now(self) -> float:
@@ -156,7 +156,7 @@ class Transaction(ProjectionTables, Protocol):
 
     # checking one against the other
     def looks_right(self, session: str) -> bool:
-        """Whether the derived rows agree with the journal, as far as constant time can tell."""
+        """Whether the projection agrees with the journal, as far as constant time can tell."""
 
     def derived(self, session: str) -> ProjectionSnapshot: ...
     def replace(self, session: str, derived: ProjectionSnapshot) -> None: ...
@@ -168,7 +168,7 @@ class Backend(Protocol):
     @property
     def address(self) -> str: ...
     @property
-    def incarnation(self) -> str:
+    def generation(self) -> str:
         """Another one after every restore from a backup, so that old numbers are not taken for new ones."""
 
     def write(
@@ -196,9 +196,9 @@ class Backend(Protocol):
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
         """What is wrong with the store as a whole: (found, expected, repaired)."""
 
-    def scrub(self, *, whole: bool = False) -> bool:
+    def purge(self, *, whole: bool = False) -> bool:
         """Sees to it that the store's files no longer hold what was erased: as far as it is quick, or `whole`. False if
         something is left, or somebody is in the way now."""
 
-    def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None: ...
+    def backup(self, path: str, generation: str, progress: Callable[[int, int], None] | None) -> None: ...
     def close(self) -> None: ...

@@ -137,7 +137,7 @@ class MemoryTransaction:
         return [
             MessageHeader(r.number, r.header, r.turn)
             for r, _ in self._shelf(session).between(start, stop)
-            if r.kind == MESSAGE and r.header and (r.header.opens or r.header.closes or not tools_only)
+            if r.kind == MESSAGE and r.header and (r.header.call_ids or r.header.result_ids or not tools_only)
         ]
 
     def tokens(self, session: str, start: int, stop: int) -> int:
@@ -275,7 +275,7 @@ class MemoryBackend:
 
     def __init__(self, *, clock: Clock = system_clock) -> None:
         self.address = "memory:"
-        self.incarnation = random_id()
+        self.generation = random_id()
         self._clock = clock
         self._room = MemoryData()
         self._changed = threading.Condition(threading.RLock())
@@ -318,10 +318,10 @@ class MemoryBackend:
     def examine(self, fix: bool) -> list[tuple[str, str, bool]]:
         return []
 
-    def scrub(self, *, whole: bool = False) -> bool:
+    def purge(self, *, whole: bool = False) -> bool:
         return True
 
-    def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
+    def backup(self, path: str, generation: str, progress: Callable[[int, int], None] | None) -> None:
         raise StoreError("a store in memory has no backup; copy its sessions into a file store")
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Derived rows in plain dictionaries: what `verify` folds a journal into, and what the in-memory store keeps."""
+"""The projection in plain dictionaries: what `verify` rebuilds from a journal, and what the in-memory store keeps."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def initial_state(session: str, at: float) -> SessionState:
 
 
 def apply(rows: ProjectionTables, state: SessionState, record: Record) -> SessionState:
-    """Takes one more record into the derived rows and gives the session's state after it."""
+    """Takes one more record into the projection and gives the session's state after it."""
     if record.key is not None:
         _use_key(rows, state.id, record.key, record)
     if record.kind == MESSAGE:

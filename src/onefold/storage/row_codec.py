@@ -30,9 +30,9 @@ def only_messages(before: SessionState, after: SessionState) -> bool:
 def header_columns(h: Header | None) -> tuple[str | int | None, ...]:
     if h is None:
         return None, None, None, None
-    if not (h.opens or h.closes):
+    if not (h.call_ids or h.result_ids):
         return h.role, h.tokens, None, None
-    return h.role, h.tokens, _pack(h.opens), _pack(h.closes)
+    return h.role, h.tokens, _pack(h.call_ids), _pack(h.result_ids)
 
 
 def _pack(ids: tuple[str, ...]) -> str | None:

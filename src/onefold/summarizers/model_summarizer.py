@@ -429,7 +429,7 @@ def _tokens(prompt: Prompt) -> int:
 
 
 def _is_result(record: Record) -> bool:
-    return record.header is not None and (record.header.role == "tool" or bool(record.header.closes))
+    return record.header is not None and (record.header.role == "tool" or bool(record.header.result_ids))
 
 
 def _redacted(material: SummaryInput, clean: Callable[[str], str]) -> SummaryInput:

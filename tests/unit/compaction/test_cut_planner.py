@@ -30,11 +30,11 @@ def pairs(messages: Sequence[Numbered]) -> dict[int, int]:
     """Each result and the call it answers: the last mention of its id before it, if that is a call."""
     found = {}
     for i, (number, header) in enumerate(messages):
-        for id in header.closes:
+        for id in header.result_ids:
             for earlier, other in reversed(messages[:i]):
-                if id in other.opens:
+                if id in other.call_ids:
                     found[number] = earlier
-                if id in (*other.opens, *other.closes):
+                if id in (*other.call_ids, *other.result_ids):
                     break
     return found
 
@@ -43,16 +43,16 @@ def unfinished(messages: Sequence[Numbered]) -> list[int]:
     """Messages with a call that still waits for its result, because the model has not been asked since."""
     answered: set[tuple[int, str]] = set()
     for i, (_, header) in enumerate(messages):
-        for id in header.closes:
+        for id in header.result_ids:
             for earlier, other in reversed(messages[:i]):
-                if id in other.opens:
+                if id in other.call_ids:
                     answered.add((earlier, id))
-                if id in (*other.opens, *other.closes):
+                if id in (*other.call_ids, *other.result_ids):
                     break
     return [
         number
         for i, (number, header) in enumerate(messages)
-        if any((number, id) not in answered for id in header.opens)
+        if any((number, id) not in answered for id in header.call_ids)
         and not any(later.role == "assistant" for _, later in messages[i + 1 :])
     ]
 
@@ -385,7 +385,7 @@ def test_a_cut_is_legal_exactly_if_it_separates_nothing_f26(history: list[Json])
 
     assert legal_cuts(messages) == [n for n, _ in messages if not separates(messages, n)]
     in_pairs = pairs(messages)
-    assert group(messages).orphans == {n for n, h in messages if h.closes and n not in in_pairs}
+    assert group(messages).orphans == {n for n, h in messages if h.result_ids and n not in in_pairs}
 
 
 def wanted(policy: Policy, total: int) -> int:
@@ -477,7 +477,7 @@ def check_context(story: Story, context: Context) -> None:
         if number in in_pairs:
             between = shown[shown.index(in_pairs[number]) + 1 : place]
             assert all(in_pairs.get(n) == in_pairs[number] for n in between)
-    assert all(n in in_pairs for n in shown if records[n].header.closes)  # type: ignore[union-attr]
+    assert all(n in in_pairs for n in shown if records[n].header.result_ids)  # type: ignore[union-attr]
 
     # what is left out has no call at all, or one that was given up before the result came
     anywhere = pairs(everything)
@@ -493,7 +493,7 @@ def check_context(story: Story, context: Context) -> None:
     last_answer = max((n for n, h in everything if h.role == "assistant"), default=0)
     for number in shown:
         header = records[number].header
-        assert header is None or number == last_answer or {*header.opens} <= answered
+        assert header is None or number == last_answer or {*header.call_ids} <= answered
 
     # the session's own count of its size is the context's, but for what is left out or said to be missing
     made_up = [b for n, b in zip(context.numbers, context.messages, strict=True) if n == 0]

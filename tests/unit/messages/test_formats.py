@@ -237,7 +237,7 @@ def test_any_json_is_understood_or_refused_in_words_and_what_is_understood_can_b
         return
 
     assert header.tokens >= 4
-    assert all(isinstance(id, str) for id in (*header.opens, *header.closes))
+    assert all(isinstance(id, str) for id in (*header.call_ids, *header.result_ids))
     for other in FORMATS:
         for message in convert([(format, body)], other):
             codec(other).header(message)

@@ -81,7 +81,7 @@ def test_a_framework_s_call_that_was_given_up_has_a_result_that_says_so(store: S
     context = session.context()
 
     made_up = [m for m, number in zip(context.messages, context.numbers, strict=True) if number == 0]
-    assert {id for m in made_up for id in codec(format).header(m).closes} == {"a0", "b0"}
+    assert {id for m in made_up for id in codec(format).header(m).result_ids} == {"a0", "b0"}
     assert all("interrupted" in codec(format).text(m) for m in made_up)
     for other in WITH_CALLS:
         check_strict(other, context.to(other))

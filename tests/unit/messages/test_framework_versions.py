@@ -65,7 +65,7 @@ def head(body: Json) -> Header:
 def test_a_message_of_pydantic_ai_says_who_speaks_and_what_it_calls_and_answers(
     body: Json, role: str, opens: tuple[str, ...], closes: tuple[str, ...]
 ) -> None:
-    assert (head(body).role, head(body).opens, head(body).closes) == (role, opens, closes)
+    assert (head(body).role, head(body).call_ids, head(body).result_ids) == (role, opens, closes)
     assert detect_format(body) == "pydantic-ai"
 
 
@@ -160,7 +160,7 @@ def test_results_that_the_provider_gave_itself_name_no_call() -> None:
 def test_a_local_shells_result_names_its_call_by_id() -> None:
     done = {"type": "local_shell_call_output", "id": "call-1", "output": "x"}
 
-    assert codec("openai-responses").header(done).closes == ("call-1",)
+    assert codec("openai-responses").header(done).result_ids == ("call-1",)
 
 
 def test_a_search_for_tools_that_was_given_up_gets_a_result_of_its_kind() -> None:

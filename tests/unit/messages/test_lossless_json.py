@@ -335,7 +335,7 @@ def test_the_arguments_of_a_call_count_as_text() -> None:
 def test_plain_json_is_taken_at_its_word(body: Json, role: str) -> None:
     header = codec("json").header(body)
 
-    assert (header.role, header.opens, header.closes) == (role, (), ())
+    assert (header.role, header.call_ids, header.result_ids) == (role, (), ())
 
 
 @pytest.mark.parametrize(

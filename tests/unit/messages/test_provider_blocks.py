@@ -63,7 +63,7 @@ def test_what_the_provider_ran_is_read_counted_told_and_nobodys_words(case: Ran)
     assert not any(
         words in p.text for words in case.read for p in said.parts if isinstance(p, TextPart | ReasoningPart)
     )
-    assert (header.opens, header.closes) == ((), ()), "it is over when it is seen"
+    assert (header.call_ids, header.result_ids) == ((), ()), "it is over when it is seen"
     assert header.role != "tool"
     for other, messages in _told(case.format, case.body):
         read = "\n".join(codec(other).text(message) for message in messages)
@@ -325,7 +325,7 @@ def test_a_made_up_output_has_the_shape_of_its_kind(call: Json, output: Json) ->
     (made,) = codec("openai-responses").answer({**call, "call_id": "c"}, [ToolResult("c", "x", failed=True)])
 
     assert (made["type"], made["output"]) == (f"{call['type']}_output", output)
-    assert codec("openai-responses").header(made).closes == ("c",)
+    assert codec("openai-responses").header(made).result_ids == ("c",)
 
 
 # ---------------------------------------------------------------------- what nobody knows

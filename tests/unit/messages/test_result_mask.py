@@ -133,7 +133,11 @@ def test_a_line_stands_for_the_words_of_a_result_and_all_else_stays(name: str) -
     assert body == before, "what is stored is not touched"
     was, now = codec.parse(body), codec.parse(made)
     header = codec.header(made)
-    assert (now.role, header.closes, header.opens) == (was.role, codec.header(body).closes, codec.header(body).opens)
+    assert (now.role, header.result_ids, header.call_ids) == (
+        was.role,
+        codec.header(body).result_ids,
+        codec.header(body).call_ids,
+    )
     assert header.tokens < codec.header(body).tokens / 2
     for one, other in zip(was.parts, now.parts, strict=True):
         if isinstance(one, ToolResult) and one.text != "short":

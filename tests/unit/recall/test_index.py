@@ -210,7 +210,7 @@ def test_after_a_restored_backup_the_index_is_made_anew(tmp_path: Path, path: Pa
 
 
 def test_a_copy_that_somebody_put_back_by_hand_is_noticed_by_its_records(tmp_path: Path, path: Path) -> None:
-    """It is the same incarnation, and has as many records: only their ids tell."""
+    """It is the same generation, and has as many records: only their ids tell."""
     with onefold.open(path) as store:
         filled(store)
     (shutil.copytree if path.is_dir() else shutil.copy)(path, tmp_path / "copy.db")
@@ -379,11 +379,11 @@ def test_a_reader_in_the_way_of_wiping_only_puts_it_off(
         reader.execute("begin; select count(*) from records").fetchall()
         erased = session.erase(secret)
         assert numbers(recall.search(MARKER)) == []
-        assert not recall.scrub()
+        assert not recall.purge()
     assert not erased.wiped
     assert [str(beside(path)) in one for one in erased.remains] == [True]
 
-    assert recall.scrub()
+    assert recall.purge()
     assert holding(path) == []
 
 
@@ -401,7 +401,7 @@ def test_what_is_taken_out_while_the_file_is_wiped_is_wiped_the_next_time(store:
         entries.wiped(seen)
 
         assert entries.has_to_wipe() is not None
-    assert recall.scrub()
+    assert recall.purge()
     with recall.index.open() as entries:
         assert entries.has_to_wipe() is None
 
@@ -415,7 +415,7 @@ def test_a_large_index_is_wiped_when_somebody_asks(path: Path, file: Store, monk
 
     assert find(file, MARKER) == []
     assert holding(path) == [beside(path).name]
-    assert Recall(file).scrub()
+    assert Recall(file).purge()
     assert holding(path) == []
 
 

@@ -21,10 +21,10 @@ from onefold import Session, Store, StoreDamaged, StoreError, StoreTooNew
 from onefold.model import Json
 from onefold.storage.jsonl import layout, store_lock
 from onefold.storage.sqlite import path_checks
-from proof.kills import dies
-from proof.operations import talk
 from tests.support.files_children import KillingDisk, everything, open_files, prepare
 from tests.support.helpers import converse, kinds
+from verification.kills import dies
+from verification.operations import talk
 
 FIRST = "0000000000.jsonl"
 
@@ -447,7 +447,7 @@ def test_a_copy_of_a_sessions_folder_is_told_and_not_taken_for_the_session(
         assert everything(store) == before
         (finding,) = store.verify(fix=True).findings
         assert "a.bak: it says that it is session 'a', whose folder is called a" in finding.found
-        assert not finding.mended
+        assert not finding.repaired
         store.session("a").append(talk(1))
     assert prints(root / "a.bak") == copied
 
@@ -647,7 +647,7 @@ def test_a_backup_is_one_view_of_each_session_while_others_write(busy: Store, ro
     busy.backup(tmp_path / "copy")
 
     with open_files(tmp_path / "copy") as copy:
-        assert copy.incarnation != busy.incarnation
+        assert copy.generation != busy.generation
         assert copy.verify().findings == ()
         assert [*copy.session("a").read()] == [*busy.session("a").read()]
     with pytest.raises(StoreError, match="exists already"):

@@ -337,12 +337,12 @@ def test_those_who_make_the_same_store_at_once_make_one() -> None:
     address = postgres_server.new_address()
     with ThreadPoolExecutor(4) as threads:
         stores = [*threads.map(lambda _: onefold.open(address), range(4))]
-    incarnations = {store.incarnation for store in stores}
+    generations = {store.generation for store in stores}
     for store in stores:
         store.close()
     postgres_server.drop(address)
 
-    assert len(incarnations) == 1
+    assert len(generations) == 1
 
 
 def interfering(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> None:
@@ -743,7 +743,7 @@ def test_a_derived_table_that_is_gone_is_made_anew_from_the_journal(address: str
 
         report = store.verify(fix=True)
 
-        assert any(table in f.found and f.mended for f in report.findings)
+        assert any(table in f.found and f.repaired for f in report.findings)
         assert store.session("s").context().messages == before
         assert store.verify().findings == ()
         assert store.session("s").append(SAID, key="k").duplicate
@@ -771,7 +771,7 @@ def in_the_file(address: str, text: str) -> bool:
         return file is not None and text.encode() in file[0]
 
 
-def test_what_was_erased_is_in_the_servers_files_until_a_scrub_and_nobody_says_otherwise(
+def test_what_was_erased_is_in_the_servers_files_until_a_purge_and_nobody_says_otherwise(
     store: Store, address: str, session: Session
 ) -> None:
     session.append([{"role": "user", "content": "swordfish"}, SAID])
@@ -783,7 +783,7 @@ def test_what_was_erased_is_in_the_servers_files_until_a_scrub_and_nobody_says_o
     assert contents(session) == ["once"]
 
 
-def test_a_scrub_says_so_when_somebody_may_still_see_what_was_erased(
+def test_a_purge_says_so_when_somebody_may_still_see_what_was_erased(
     store: Store, address: str, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onefold.storage.postgres.backend.SCRUB_PATIENCE", 0.2)

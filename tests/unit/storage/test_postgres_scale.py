@@ -315,21 +315,21 @@ def test_after_a_restored_dump_the_step_on_the_page_makes_old_numbers_known_as_s
             session = store.session("s")
             converse(session, 12)
             session.compact(lambda material: "They talked about twelve things.")
-            said, first = session.context().messages, store.incarnation
+            said, first = session.context().messages, store.generation
             dump = _run(server, "pg_dump", "--schema=onefold", server.dsn)
             lost = session.append(SAID).numbers[0]
         with closing(psycopg.connect(server.dsn, autocommit=True)) as admin:
             admin.execute("drop schema onefold cascade")
             _run(server, "psql", "-q", "-v", "ON_ERROR_STOP=1", server.dsn, given=dump)
             with onefold.open(server.dsn) as store:
-                assert store.incarnation == first  # so numbers from before would be taken for today's
+                assert store.generation == first  # so numbers from before would be taken for today's
             admin.execute(step.encode())
         with onefold.open(server.dsn) as store:
             session = store.session("s")
             assert session.context().messages == said
             assert session.append({"role": "user", "content": "another"}).numbers == (lost,)
             with pytest.raises(StaleHandle, match="restored from a backup"):
-                next(session.follow(lost, incarnation=first))
+                next(session.follow(lost, generation=first))
             assert store.verify().findings == ()
     finally:
         server.stop()

@@ -23,10 +23,10 @@ from onefold.ids import random_id
 from onefold.storage.sqlite import SqliteBackend, change_poller, path_checks, schema
 from onefold.storage.sqlite.backend import RESTART_PAGES
 from onefold.storage.sqlite.queries import check_library, migrations
-from proof.operations import damage, prepare, rows, talk
 from tests.support.crash_children import first_schema_only
 from tests.support.fault_injection import BadDisk, Counting, HeldLine, backend_of, open_store, prints
 from tests.support.helpers import Child
+from verification.operations import damage, prepare, rows, talk
 
 HERE = "tests.support.crash_children"
 
@@ -343,7 +343,7 @@ def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
 
 
 def test_a_backup_is_consistent_while_another_process_writes(path: Path, tmp_path: Path) -> None:
-    """It has each append whole or not at all, has no complaint, and is another incarnation."""
+    """It has each append whole or not at all, has no complaint, and is another generation."""
     copy = tmp_path / "copy.db"
     with Child("append_until_told", module=HERE, path=str(path)) as writer, open_store(path) as store:
         writer.hear("ready")
@@ -361,7 +361,7 @@ def test_a_backup_is_consistent_while_another_process_writes(path: Path, tmp_pat
             messages = copied.session("a").state.messages
             assert messages >= before
             assert messages % 2 == 0
-            assert copied.incarnation != store.incarnation
+            assert copied.generation != store.generation
             copied.session("a").append(talk(1))
         assert seen[-1][0] == seen[-1][1]
     assert not list(tmp_path.glob("*.part-*"))
@@ -384,28 +384,28 @@ def test_a_backup_overwrites_nothing(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_follower_from_before_a_restore_is_told_so(path: Path, tmp_path: Path) -> None:
-    """Numbers of another incarnation do not count, and neither do numbers beyond the head."""
+    """Numbers of another generation do not count, and neither do numbers beyond the head."""
     with open_store(path) as store:
         store.backup(tmp_path / "copy.db")
-        session, old = store.session("a"), store.incarnation
+        session, old = store.session("a"), store.generation
         session.append(talk(4))
         cursor = session.state.last
-        assert next(session.follow(cursor - 1, incarnation=old)).number == cursor
+        assert next(session.follow(cursor - 1, generation=old)).number == cursor
 
     with open_store(tmp_path / "copy.db") as restored:
         session = restored.session("a")
         with pytest.raises(StaleHandle, match=r"'a' ends at record .*read it again from the start"):
             next(session.follow(cursor))
         with pytest.raises(StaleHandle, match=r"restored from a backup.*read it again from the start"):
-            next(session.follow(1, incarnation=old))
-        assert next(session.follow(0, incarnation=restored.incarnation)).number == 1
+            next(session.follow(1, generation=old))
+        assert next(session.follow(0, generation=restored.generation)).number == 1
 
 
-def test_reopening_keeps_the_incarnation(path: Path) -> None:
+def test_reopening_keeps_the_generation(path: Path) -> None:
     seen = set()
     for _ in range(2):
         with open_store(path) as store:
-            seen.add(store.incarnation)
+            seen.add(store.generation)
 
     assert len(seen) == 1
 

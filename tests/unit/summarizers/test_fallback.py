@@ -196,7 +196,7 @@ def test_a_missing_sdk_is_named_with_the_extra_that_brings_it(monkeypatch: pytes
 # ---------------------------------------------------------------------- the page
 
 
-PAGE = (ROOT / "docs/how-to-summarizer.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/how-to/summarizer.md").read_text(encoding="utf-8")
 
 
 def test_the_settings_on_the_page_are_taken() -> None:

@@ -7,7 +7,7 @@ from onefold.acp.detectors.acp_updates import COMPACTION_CAPABILITY, as_tool_cal
 from onefold.acp.detectors.conversation_state import asks_to_compact, may_compact, names_compaction, of_another
 from onefold.acp.detectors.observation import STRENGTHS, Event, FromAgent, Observation, ToAgent
 from onefold.acp.detectors.registry import DetectorState, Family, command, family, see, watch
-from onefold.acp.jsonrpc import StderrLine
+from onefold.acp.line_reader import StderrLine
 
 __all__ = [
     "COMPACTION_CAPABILITY",

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from onefold.acp.detectors.observation import Event, FromAgent, ToAgent, mapping, text_of, word
-from onefold.acp.jsonrpc import Frame, StderrLine
+from onefold.acp.line_reader import StderrLine
+from onefold.jsonrpc import Frame
 from onefold.model import Json
 
 ASKING = frozenset({"/compact", "/compress"})

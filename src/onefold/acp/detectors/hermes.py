@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from onefold.acp.detectors.conversation_state import ObservedEvent
 from onefold.acp.detectors.observation import Event, Observation, ToAgent, mapping, number, short, text_of, word
 from onefold.acp.detectors.quoted_log_lines import QuotedLogLines
-from onefold.acp.jsonrpc import StderrLine
+from onefold.acp.line_reader import StderrLine
 from onefold.model import Json
 
 _STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[%s\] %s: "

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-from onefold.acp.jsonrpc import Frame, StderrLine
+from onefold.acp.line_reader import StderrLine
+from onefold.jsonrpc import Frame
 from onefold.model import Json
 
 PROTOCOL = 4

@@ -76,9 +76,9 @@ def _whole(tx: Transaction, session: str, head: Segment, numbers: list[int], cut
     found = lineage.headers(tx, session, numbers[0], cut, head.hidden)
     named = {*numbers}
     there = [h for h in found if h.number in named]
-    opened = {id for h in there for id in h.header.opens}
-    closed = {id for h in there for id in h.header.closes}
-    return [h.number for h in there if closed >= {*h.header.opens} and opened >= {*h.header.closes}]
+    opened = {id for h in there for id in h.header.call_ids}
+    closed = {id for h in there for id in h.header.result_ids}
+    return [h.number for h in there if closed >= {*h.header.call_ids} and opened >= {*h.header.result_ids}]
 
 
 def go_back(journal: Journal, tx: Transaction, session: str, to: str | None) -> None:

@@ -1,9 +1,9 @@
 """Live events: every record of a session, or of all, to any number of followers, each from its own number on.
 
 One task reads for all who follow a session, and each record is encoded once. A follower has a bounded buffer: when that
-is full, it is told to resume from its last number and let go, so that nobody grows memory or slows others. One that
-begins far back is read to in pages from the store, as fast as it takes them, and then joins the live ones at the very
-number where these are: no gap and no repeat.
+is full, it is told to resume from its last number and disconnected, so that nobody grows memory or slows others. One
+that begins far back is read to in pages from the store, as fast as it takes them, and then joins the live ones at the
+very number where these are: no gap and no repeat.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import asyncio
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Literal, Protocol, TypeVar
 
 from starlette.routing import BaseRoute
 
+from onefold.bounded_queue import BoundedQueue
 from onefold.errors import OnefoldError, SessionNotFound
 from onefold.ids import random_id
 from onefold.journal import lineage
@@ -47,7 +47,7 @@ BUFFER_BYTES = 1 << 20
 RECENT = 2_000
 RECENT_BYTES = 4 << 20
 STALL = 60.0
-"""Seconds after which a follower that takes nothing at all is let go."""
+"""Seconds after which a follower that takes nothing at all is disconnected."""
 THREADS = 6
 LINGER = 60.0
 """Seconds for which what happens anywhere is remembered after the last one who followed all has left."""
@@ -71,7 +71,7 @@ class Subscription:
     session: str | None
     after: str | None
     """A record's number; in the stream of all sessions, an id it was given there. None: from now on."""
-    incarnation: str | None = None
+    generation: str | None = None
     name: str = "somebody"
     kind: Kind = "sse"
 
@@ -110,33 +110,20 @@ class EventClient:
         self.writing_since: float | None = None
         self.stalled = False
         self.task = asyncio.current_task()
-        self._most = most
-        self._waiting: deque[EventBatch] = deque()
-        self._count = self._size = 0
-        self._beat = False
-        self._wake = asyncio.Event()
+        self._buffer: BoundedQueue[EventBatch] = BoundedQueue(most_bytes=BUFFER_BYTES, most_count=most)
 
     def give(self, chunk: EventBatch) -> bool:
         """Puts events into its buffer. False if that is full."""
-        full = self._count + len(chunk.notices) > self._most or self._size + chunk.size > BUFFER_BYTES
-        if full and self._waiting:
-            return False
-        self._waiting.append(chunk)
-        self._count += len(chunk.notices)
-        self._size += chunk.size
-        self._wake.set()
-        return True
+        return self._buffer.give(chunk, chunk.size, len(chunk.notices))
 
     def beat(self) -> None:
-        self._beat = True
-        self._wake.set()
+        self._buffer.wake()
 
     def end(self, name: str, data: Json = None) -> None:
         """Ends it after what is being written; what waits is dropped, because it will be asked for again."""
         if not self.over:
             self.over, self._farewell = True, (name, data)
-            self._waiting.clear()
-            self._wake.set()
+            self._buffer.close()
 
     def farewell(self, id_of: Callable[[int], str]) -> Event:
         """The last thing it is told. Made only now: what was being written when it ended is behind it."""
@@ -146,16 +133,7 @@ class EventClient:
 
     async def next(self) -> EventBatch | None:
         """What waits; None for a sign of life, or when it is over."""
-        while not (self._waiting or self._beat or self.over):
-            self._wake.clear()
-            await self._wake.wait()
-        self._beat = False
-        if not self._waiting:
-            return None
-        chunk = self._waiting.popleft()
-        self._count -= len(chunk.notices)
-        self._size -= chunk.size
-        return chunk
+        return await self._buffer.next()
 
     async def write(self, wire: Transport, chunk: EventBatch | None) -> None:
         """Writes events, or a sign of life."""
@@ -180,7 +158,7 @@ class Feed:
         self.id_of = name_of
 
     def give(self, notices: Sequence[Event]) -> list[EventClient]:
-        """Gives events to all who are live. Returns those who were too slow and are let go."""
+        """Gives events to all who are live. Returns those who were too slow and are to be disconnected."""
         chunk = EventBatch(notices)
         self.recent.add(chunk)
         self.last = chunk.last
@@ -361,7 +339,7 @@ class Hub:
             elif notices:
                 if erased:
                     feed.recent.clear()
-                self._let_go(feed, feed.give(notices))
+                self._log_slow(feed, feed.give(notices))
             more = more or (last is not None and feed.last < last)
         return more
 
@@ -386,7 +364,7 @@ class Hub:
             for last, new in self.store.journal.backend.read(look_in)
         ]
 
-    def _let_go(self, feed: Feed, slow: Sequence[EventClient]) -> None:
+    def _log_slow(self, feed: Feed, slow: Sequence[EventClient]) -> None:
         self.drops += len(slow)
         for client in slow:
             log.info(
@@ -395,7 +373,7 @@ class Hub:
             )
 
     def _moved_words(self, session: str | None, last: int) -> Json:
-        return {"session": session, "last": last, "incarnation": self.store.incarnation}
+        return {"session": session, "last": last, "incarnation": self.store.generation}
 
     # ------------------------------------------------------------------ reading for those who follow all
 
@@ -438,19 +416,19 @@ class Hub:
                 place += 1
                 notices.append(Event(place, self._all.id_of(place), "record", one.text))
         if notices:
-            self._let_go(self._all, self._all.give(notices))
+            self._log_slow(self._all, self._all.give(notices))
 
     def room_changed(self, session: str) -> None:
         """An agent's room is not as it was, which no record says. Who follows all sessions is told to look."""
         if self._all.clients:
             place = self._all.last + 1
             told = notice("room", self._all.id_of(place), {"session": session}, place)
-            self._let_go(self._all, self._all.give([told]))
+            self._log_slow(self._all, self._all.give([told]))
 
     # ------------------------------------------------------------------ following
 
     async def follow(self, asked: Subscription, wire: Transport) -> None:
-        """Follows for one client until it leaves or is let go. What cannot be followed at all is raised, before
+        """Follows for one client until it leaves or is disconnected. What cannot be followed at all is raised, before
         anything is written."""
         if self.draining:
             raise Draining("this server is about to end; connect again in a moment")
@@ -471,7 +449,7 @@ class Hub:
                 raise
             client.task.uncancel()
             log.info(
-                "a follower took nothing for %g s and is let go", self._stall,
+                "a follower took nothing for %g s and is disconnected", self._stall,
                 extra={"session": feed.session, "client": client.connected.name, "after": client.last},
             )  # fmt: skip
         finally:
@@ -484,7 +462,7 @@ class Hub:
     def _hello(self, feed: Feed, client: EventClient) -> Event:
         """The first event: by its id, a client that is cut off before the first record resumes all the same."""
         at = {"session": feed.session, "after": client.last} if feed.session is not None else {}
-        return notice("hello", feed.id_of(client.last), {**at, "incarnation": self.store.incarnation})
+        return notice("hello", feed.id_of(client.last), {**at, "incarnation": self.store.generation})
 
     async def _in_session(self, asked: Subscription) -> tuple[Feed, int, Refusal | None]:
         session, last = await self._in_thread(partial(self._known, asked.session or ""))
@@ -493,7 +471,7 @@ class Hub:
         if feed is None:
             feed = self._feeds[session] = Feed(session, last, str)
             self._changed.set()
-        if after > max(last, feed.last) or asked.incarnation not in (None, self.store.incarnation):
+        if after > max(last, feed.last) or asked.generation not in (None, self.store.generation):
             return feed, after, ("moved", self._moved_words(session, last))
         return feed, after, None
 

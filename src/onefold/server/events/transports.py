@@ -153,7 +153,7 @@ def _asked(scope: Scope, kind: Kind) -> Subscription:
     return Subscription(
         session=given.get("session") or None,
         after=resumed or given.get("after") or None,
-        incarnation=given.get("incarnation") or None,
+        generation=given.get("incarnation") or None,
         name=_name(scope, given),
         kind=kind,
     )

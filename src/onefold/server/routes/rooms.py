@@ -14,12 +14,12 @@ from starlette.websockets import WebSocket
 
 from onefold.acp.client_connection import ClientConnection
 from onefold.acp.host import RoomHost
-from onefold.acp.jsonrpc import Frame
 from onefold.acp.members import Member
 from onefold.acp.prompt_queue import why_not
 from onefold.acp.room import Room
 from onefold.acp.send_queue import SendQueue
 from onefold.errors import OnefoldError
+from onefold.jsonrpc import Frame
 from onefold.server.error_responses import DECLARED
 from onefold.server.error_responses import answer as refused
 from onefold.server.request_models import AnswerBody, PromptBody, SessionParam, UnqueueBody

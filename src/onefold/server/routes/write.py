@@ -341,7 +341,7 @@ def cancel(app_state: AppStateDep, who: Caller, session: SessionParam) -> Respon
 
 
 @router.post("/api/verify", response_model=ReportJson, operation_id="mend")
-def mend(app_state: AppStateDep, body: VerifyBody) -> Response:
+def verify(app_state: AppStateDep, body: VerifyBody) -> Response:
     """Compares everything derived with the journal, and repairs it if asked."""
     return json(report_json(verified(app_state, fix=body.fix)))
 

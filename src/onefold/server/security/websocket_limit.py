@@ -170,7 +170,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
     # ------------------------------------------------------------------ the end
 
     def fail(self, code: int, why: str) -> None:
-        """Ends it, and lets go of what it holds."""
+        """Ends it, and releases what it holds."""
         self._forget()
         if self.close_sent or self.transport.is_closing():
             return

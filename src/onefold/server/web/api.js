@@ -117,7 +117,7 @@ export async function admitted() {
 }
 
 /**
- * Follows records, of one session or of all. It lets go while nobody looks at the page, since a browser has few
+ * Follows records, of one session or of all. It disconnects while nobody looks at the page, since a browser has few
  * connections to one host, and goes on from the last number it saw.
  */
 export class Live {

@@ -5,6 +5,7 @@ import { el, replace, svg } from "./dom.js";
 import * as words from "./format.js";
 
 const HEIGHT = 132;
+const MOST = 1200; // points, which is twice what is asked for
 const PAD = { top: 16, right: 12, bottom: 20, left: 40 };
 
 export class Curve {
@@ -27,6 +28,18 @@ export class Curve {
     this.data = data;
     this.failed = failed;
     this.#draw();
+  }
+
+  /** One more record, at the end of what is known. */
+  grow(point) {
+    if (this.data && point.number > (this.data.points.at(-1)?.number ?? 0)) this.data.points.push(point);
+  }
+
+  /** Draws what has grown. False where that is too much, or nothing is known: then it is to be asked for. */
+  drawn() {
+    if (!this.data || this.data.points.length > MOST) return false;
+    this.#draw();
+    return true;
   }
 
   /** Marks the records that are in view. */

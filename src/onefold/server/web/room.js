@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import * as actions from "./actions.js";
 import { complain, menu, tell } from "./dialogs.js";
 import { button, el, icon, replace, revealed } from "./dom.js";
-import { argument, parts } from "./message_parts.js";
+import { argument } from "./message_parts.js";
 import * as words from "./format.js";
 
 const PERMISSION = "session/request_permission";
@@ -195,10 +195,16 @@ function wants(call) {
   const shown = Array.isArray(content) ? content : content ? [content] : [];
   return [
     rawInput === undefined || rawInput === null ? "" : argument(rawInput),
-    ...shown.map((one) => (one?.type === "diff" ? change(one) : parts({ format: "acp", body: { content: one } }).map((part) => part.text).join("\n"))),
+    ...shown.map((one) => (one?.type === "diff" ? change(one) : block(one))),
     (Array.isArray(locations) ? locations : []).map((one) => [one?.path, one?.line].filter((said) => said !== undefined && said !== null).join(":")).join("\n"),
     Object.keys(others).length ? JSON.stringify(others, null, 1) : "",
   ].filter((text) => text && text !== "{}" && text !== title);
+}
+
+/** A block of content in a question, which is no record yet. */
+function block(one) {
+  const said = one?.content ?? one;
+  return said?.text ?? said?.resource?.text ?? said?.resource?.uri ?? said?.uri ?? `[${said?.type ?? "content"}]`;
 }
 
 const change = ({ path, oldText, newText }) => [path, typeof oldText === "string" ? `--- before\n${oldText}` : null, `+++ after\n${newText ?? ""}`].filter((text) => text !== null).join("\n");

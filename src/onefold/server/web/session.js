@@ -53,6 +53,7 @@ export class SessionView {
     this.element.addEventListener("focusin", (event) => this.#focus(event.target));
     this.soon = after(200, () => this.refresh());
     this.curveSoon = after(700, () => this.#drawCurve());
+    this.countedSoon = after(200, () => this.#drawCounted());
     this.seconds = 0;
     this.clock = setInterval(() => this.#tick(), 1000);
     this.start();
@@ -63,6 +64,7 @@ export class SessionView {
     clearInterval(this.clock);
     this.soon.stop();
     this.curveSoon.stop();
+    this.countedSoon.stop();
     this.live?.stop();
     this.watch?.stop();
     cancelAnimationFrame(this.frame);
@@ -216,7 +218,25 @@ export class SessionView {
       this.pill.hidden = false;
     }
     this.#drawPlace();
-    this.soon();
+    if (this.busy || !this.#count(record)) this.soon();
+  }
+
+  /** What a message changes is told by its record. False for a record of which the server has to be asked. */
+  #count({ kind, number, at, header }) {
+    const { session } = this.known;
+    if (kind !== "message" || !session.title) return false;
+    if (number <= session.last) return true;
+    const tokens = session.tokens + (header?.tokens ?? 0);
+    if (session.limit && session.tokens <= session.limit.hard && tokens > session.limit.hard) return false;
+    this.known.session = { ...session, tokens, last: number, messages: session.messages + 1, touched_at: at };
+    this.curve.grow({ number, at, tokens });
+    this.countedSoon();
+    return true;
+  }
+
+  #drawCounted() {
+    this.#drawHead();
+    if (!this.curve.drawn()) this.curveSoon();
   }
 
   #gone(why) {

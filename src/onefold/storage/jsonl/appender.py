@@ -321,7 +321,7 @@ class Writing(Segments):
                 self._disk.truncate(file.fd, end)
                 self._disk.fdatasync(file.fd)
             if unclear:
-                self._catch_up(sessions, anew=True)
+                self._catch_up(sessions, rebuild=True)
         except (OSError, apsw.Error, OnefoldError) as second:
             self._let_go_of_files()
             raise OutcomeUnknown(

@@ -64,7 +64,7 @@ class FilesBackend(Writing):
         self._disk.access = permissions.SHARED if group else permissions.PRIVATE
         self._closed = False
         with self._translated():
-            self.incarnation = creation.prepare(self._disk, self._root, create=create, ids=ids, names=names)
+            self.generation = creation.prepare(self._disk, self._root, create=create, ids=ids, names=names)
             own_file = self._root / layout.OWN / layout.STORE
             self._access = self._disk.access = permissions.access_of(self._disk.stat(own_file))
             permissions.warn(self.address, own_file)
@@ -167,7 +167,7 @@ class FilesBackend(Writing):
                         name = f"{folder.path.name}/{layout.file_name(base)}"
                         yield f"session {session!r}: {name}: it follows no segment of the session; it is left alone"
 
-    def scrub(self, *, whole: bool = False) -> bool:
+    def purge(self, *, whole: bool = False) -> bool:
         self._check_open()
         try:
             with self._writing, self._alone():
@@ -176,7 +176,7 @@ class FilesBackend(Writing):
         except OSError as error:
             log.warning("store %s: what was erased may still be in its files: %s", self.address, error)
             return False
-        return super().scrub(whole=whole) and not left
+        return super().purge(whole=whole) and not left
 
     def _to_erase(self, folder: SessionFolder) -> bool:
         """Finishes what was begun in a folder; True if that could not be done."""
@@ -188,13 +188,13 @@ class FilesBackend(Writing):
         if gone:
             return not self._bury(folder)
         if file_erasure.intentions(folder):
-            self._catch_up([session], anew=True)
+            self._catch_up([session], rebuild=True)
         return bool(file_erasure.intentions(folder))
 
-    def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
+    def backup(self, path: str, generation: str, progress: Callable[[int, int], None] | None) -> None:
         self._check_open()
         source = backup.Source(self._disk, self._root, self._names, self._snapshot)
-        backup.backup(source, Path(path), incarnation, progress)
+        backup.backup(source, Path(path), generation, progress)
 
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[FilesTransaction]:

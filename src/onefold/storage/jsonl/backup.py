@@ -30,7 +30,7 @@ class Source:
     """A view of the index, and nobody writes while it is held."""
 
 
-def backup(source: Source, path: Path, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
+def backup(source: Source, path: Path, generation: str, progress: Callable[[int, int], None] | None) -> None:
     """Copies every session as it is at one moment of its own, parents after their forks' beginnings at the earliest,
     and gives the copy its name only when it is whole. It has no index: whoever opens it first makes one."""
     if path.exists():
@@ -38,7 +38,7 @@ def backup(source: Source, path: Path, incarnation: str, progress: Callable[[int
     if not path.parent.is_dir():
         raise StoreError(f"there is no folder {path.parent}; make it first")
     disk, root, names, snapshot = source.disk, source.root, source.names, source.snapshot
-    part = path.with_name(f"{path.name}.part-{incarnation}")
+    part = path.with_name(f"{path.name}.part-{generation}")
     disk.mkdir(part)
     try:
         disk.mkdir(part / layout.OWN)
@@ -52,7 +52,7 @@ def backup(source: Source, path: Path, incarnation: str, progress: Callable[[int
         with snapshot():
             if disk.exists(deleted):
                 disk.write_new(part / layout.OWN / layout.DELETED, disk.read_whole(deleted))
-        creation.store_json(disk, part / layout.OWN, incarnation, names)
+        creation.store_json(disk, part / layout.OWN, generation, names)
         disk.fsync_folder(part)
         disk.rename(part, path)
         disk.fsync_folder(path.parent)

@@ -171,9 +171,9 @@ class FilesCore(SqliteBackend):
         self._users.close()
         self._lag.let_go()
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         self._let_files_go()
-        super()._begin_anew()
+        super()._begin_again()
         if not self._closed:
             self._users.come()
 

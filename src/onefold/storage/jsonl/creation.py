@@ -33,7 +33,7 @@ Connect = Callable[[str], apsw.Connection]
 
 
 def prepare(disk: Disk, root: Path, *, create: bool, ids: Ids, names: Ids) -> str:
-    """Makes the store if it is not there. Its incarnation."""
+    """Makes the store if it is not there. Its generation."""
     kind = network(root)
     if kind is not None:
         raise StoreError(
@@ -46,28 +46,28 @@ def prepare(disk: Disk, root: Path, *, create: bool, ids: Ids, names: Ids) -> st
                 f"there is no store at {root}; check the path, or make one: `onefold init`, onefold.open(path)"
             )
         _make(disk, root, ids(), names)
-    format, incarnation = _store_of(disk, root)
+    format, generation = _store_of(disk, root)
     if format > layout.FORMAT:
         raise StoreTooNew(
             f"{root} has files of format {format}, and this program knows {layout.FORMAT}. Update it: "
             "pip install -U onefold. Nothing was written"
         )
-    return incarnation
+    return generation
 
 
 def raise_format(disk: Disk, root: Path, names: Ids) -> None:
     """Shuts older programs out of a store that one of them made. Nobody else has it open."""
-    format, incarnation = _store_of(disk, root)
+    format, generation = _store_of(disk, root)
     if format < layout.FORMAT:
         own = root / layout.OWN
         beside = own / f".new-{names()}"
-        disk.write_new(beside, _store_line(incarnation))
+        disk.write_new(beside, _store_line(generation))
         disk.rename(beside, own / layout.STORE)
         disk.fsync_folder(own)
 
 
 def _store_of(disk: Disk, root: Path) -> tuple[int, str]:
-    """The format and the incarnation that a store says it has."""
+    """The format and the generation that a store says it has."""
     path = root / layout.OWN / layout.STORE
     try:
         said = orjson.loads(disk.read_whole(path))
@@ -76,11 +76,11 @@ def _store_of(disk: Disk, root: Path) -> tuple[int, str]:
         raise StoreDamaged(f"{path} cannot be read ({error}); put it back from a backup, or remove it") from error
 
 
-def _store_line(incarnation: str) -> bytes:
-    return orjson.dumps({"format": layout.FORMAT, "incarnation": incarnation}) + b"\n"
+def _store_line(generation: str) -> bytes:
+    return orjson.dumps({"format": layout.FORMAT, "incarnation": generation}) + b"\n"
 
 
-def _make(disk: Disk, root: Path, incarnation: str, names: Ids) -> None:
+def _make(disk: Disk, root: Path, generation: str, names: Ids) -> None:
     if root.exists() and not root.is_dir():
         raise StoreError(f"{root} is a file; a store of plain files is a folder")
     if not root.parent.is_dir():
@@ -91,15 +91,15 @@ def _make(disk: Disk, root: Path, incarnation: str, names: Ids) -> None:
     for folder in (root, own):
         with contextlib.suppress(FileExistsError):
             disk.mkdir(folder)
-    store_json(disk, own, incarnation, names)
+    store_json(disk, own, generation, names)
     disk.fsync_folder(root)
     disk.fsync_folder(root.parent)
 
 
-def store_json(disk: Disk, own: Path, incarnation: str, names: Ids) -> None:
+def store_json(disk: Disk, own: Path, generation: str, names: Ids) -> None:
     """Whoever links it first has made the store."""
     beside = own / f".new-{names()}"
-    disk.write_new(beside, _store_line(incarnation))
+    disk.write_new(beside, _store_line(generation))
     try:
         disk.link(beside, own / layout.STORE)
     except FileExistsError:
@@ -118,7 +118,7 @@ def _check_content(root: Path) -> None:
             raise StoreError(f"{root} holds other things, such as {inside.name}; choose an empty folder or a new one")
 
 
-def is_sound(connect: Connect, path: Path, incarnation: str) -> bool:
+def is_sound(connect: Connect, path: Path, generation: str) -> bool:
     """Whether there is an index, and it is this store's and this program's."""
     if not path.exists():
         return False
@@ -129,7 +129,7 @@ def is_sound(connect: Connect, path: Path, incarnation: str) -> bool:
             return (
                 index.pragma("application_id") == APPLICATION
                 and schema.version(index) == migrations()[-1][0]
-                and schema.meta(index, "incarnation") == incarnation
+                and schema.meta(index, "incarnation") == generation
                 and not schema.missing(index)
                 and schema.meta(index, _PLACES) == _WITH_CHECKSUM
             )
@@ -139,7 +139,7 @@ def is_sound(connect: Connect, path: Path, incarnation: str) -> bool:
         return False
 
 
-def build_index(disk: Disk, root: Path, connect: Connect, incarnation: str, names: Ids) -> None:
+def build_index(disk: Disk, root: Path, connect: Connect, generation: str, names: Ids) -> None:
     """Folds all files into a new index, which takes the old one's place when it is whole. Nobody else has it open."""
     own = root / layout.OWN
     for left in own.glob(f"{layout.INDEX}.new-*"):
@@ -151,7 +151,7 @@ def build_index(disk: Disk, root: Path, connect: Connect, incarnation: str, name
     try:
         index.execute("pragma synchronous = off")
         schema.begin(index)
-        schema.migrate(index, path, lambda: incarnation)
+        schema.migrate(index, path, lambda: generation)
         index.execute(queries()["put_meta"], (_PLACES, _WITH_CHECKSUM))
         index.execute("begin immediate")
         tx = FilesTransaction(index, 0.0, None, disk, root)
@@ -165,7 +165,7 @@ def build_index(disk: Disk, root: Path, connect: Connect, incarnation: str, name
             if tx.deleted(session) == session:
                 continue
             done += file_erasure.finish(folder, names)
-            reindex(tx, folder, session, anew=True)
+            reindex(tx, folder, session, rebuild=True)
             if seen % _SAID_EVERY == 0:
                 log.info("store %s: its index is being made, %d sessions so far", root, seen)
         tx.close()

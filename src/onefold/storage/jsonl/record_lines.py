@@ -36,10 +36,10 @@ def written(record: Record, data: str, *, more: int = 0, session: str | None = N
     if header is not None:
         head["role"] = header.role
         head["tokens"] = header.tokens
-        if header.opens:
-            head["opens"] = header.opens
-        if header.closes:
-            head["closes"] = header.closes
+        if header.call_ids:
+            head["opens"] = header.call_ids
+        if header.result_ids:
+            head["closes"] = header.result_ids
     if format is not None:
         head["format"] = format
     if key is not None:

@@ -38,16 +38,16 @@ class Settling(FilesCore):
     def _open_index(self) -> None:
         """Keeps the index from being replaced under this process, and rebuilds it if it is not sound."""
         self._users.come()
-        if creation.is_sound(self.connect, self._path, self.incarnation):
+        if creation.is_sound(self.connect, self._path, self.generation):
             return
         self._users.go()
         self._lock.enter()
         try:
-            if not creation.is_sound(self.connect, self._path, self.incarnation):
+            if not creation.is_sound(self.connect, self._path, self.generation):
                 self._users.alone(self.address)
                 creation.raise_format(self._disk, self._root, self._names)
                 log.info("store %s: its index is made from its files", self.address)
-                creation.build_index(self._disk, self._root, self.connect, self.incarnation, self._names)
+                creation.build_index(self._disk, self._root, self.connect, self.generation, self._names)
                 self._lock.note([])
             self._users.come()
         finally:
@@ -167,7 +167,7 @@ class Settling(FilesCore):
         folder = f"{self._root}/{layout.folder_name(session)}"
         return self._disk.exists(folder) and self._is_same(session, folder, id, body, head)
 
-    def _catch_up(self, sessions: Sequence[str], *, anew: bool = False) -> list[str]:
+    def _catch_up(self, sessions: Sequence[str], *, rebuild: bool = False) -> list[str]:
         """Brings the index up to date with the files of some sessions. Inside the lock. Gives those in which what was
         erased is still in files: the disk is full, or fails."""
         self._let_go_of_files()
@@ -187,7 +187,7 @@ class Settling(FilesCore):
                     intended, finished = file_erasure.intentions(folder), file_erasure.finish(folder, self._names)
                     done += finished
                     still += [session] if len(finished) < len(intended) else []
-                    reindex(tx, folder, session, anew=anew or bool(intended))
+                    reindex(tx, folder, session, rebuild=rebuild or bool(intended))
             self._disk.fsync_folder(self._root)
             connection.execute("commit")
         except BaseException:

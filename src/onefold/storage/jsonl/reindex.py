@@ -257,9 +257,9 @@ def _one_write(disk: Disk, fd: int, start: int) -> bool:
     return True
 
 
-def reindex(tx: FilesTransaction, folder: SessionFolder, session: str, *, anew: bool = False) -> Damage | None:
-    """Takes into the index what a session's files have and it has not; `anew`, all of it."""
-    damage = _caught_up(tx, folder, session, anew=anew)
+def reindex(tx: FilesTransaction, folder: SessionFolder, session: str, *, rebuild: bool = False) -> Damage | None:
+    """Takes into the index what a session's files have and it has not; `rebuild`, all of it."""
+    damage = _caught_up(tx, folder, session, rebuild=rebuild)
     if damage is None:
         tx.run("drop_damage", session)
     else:
@@ -268,12 +268,12 @@ def reindex(tx: FilesTransaction, folder: SessionFolder, session: str, *, anew: 
     return damage
 
 
-def _caught_up(tx: FilesTransaction, folder: SessionFolder, session: str, *, anew: bool) -> Damage | None:
+def _caught_up(tx: FilesTransaction, folder: SessionFolder, session: str, *, rebuild: bool) -> Damage | None:
     if folder.listing() is None:
         known = tx.last_number(session)
         return Damage("", 0, f"its folder is gone, with {known} records") if known else None
     folder.clear_away()
-    if anew:
+    if rebuild:
         tx.forget(session)
     elif (gone := _first_gone(tx, session)) is not None:
         return gone

@@ -164,7 +164,7 @@ class Segments(Settling):
             )
         )
         try:
-            self._catch_up([session], anew=True)
+            self._catch_up([session], rebuild=True)
         except (OSError, apsw.Error, OnefoldError) as second:
             log.warning("session %r: its index could not be brought up to date: %s", session, second)
         else:

@@ -71,7 +71,7 @@ class PostgresBackend:
         self._closed = threading.Event()
         self._start()
         with self._translated(reading=not create), contextlib.closing(self._connect()) as link:
-            self.incarnation: str = schema.prepare(link, self._shape, ids, create=create)
+            self.generation: str = schema.prepare(link, self._shape, ids, create=create)
         _ours.add(self)
 
     def _start(self) -> None:
@@ -142,7 +142,7 @@ class PostgresBackend:
                 found.append((f"the table {table} is missing", "the table", fix))
         return found
 
-    def scrub(self, *, whole: bool = False) -> bool:
+    def purge(self, *, whole: bool = False) -> bool:
         """What was erased is gone for whoever asks the server, at once. Its files hold it until the tables are
         rewritten: not even VACUUM overwrites a removed row. That stops all writers, so it is done only on request, and
         `wiped` is False until then. As long as somebody may see the old rows, they would be rewritten too. The server's
@@ -164,7 +164,7 @@ class PostgresBackend:
             self._closed.wait(LAST_PAUSE / 20)
         return True
 
-    def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
+    def backup(self, path: str, generation: str, progress: Callable[[int, int], None] | None) -> None:
         raise StoreError(
             f"store {self.address}: a PostgreSQL store is backed up by the server's own means: `pg_dump --schema="
             f"{quote(self._place.schema)}`, or a base backup; or session by session: `onefold export`"
@@ -239,7 +239,7 @@ class PostgresBackend:
         """
         ends = time.monotonic() + self._patience
         pause = FIRST_PAUSE
-        while tx.witness is not None:
+        while tx.commit_probe is not None:
             self._drain()
             try:
                 with contextlib.closing(self._connect(self._patience)) as link:
@@ -256,12 +256,12 @@ class PostgresBackend:
         return False
 
     def _look(self, link: Link, session: str, tx: PostgresTransaction) -> bool:
-        assert tx.witness is not None
+        assert tx.commit_probe is not None
         look = PostgresTransaction(link, self._queries, self._clock)
         try:
             step = min(SETTLE_STEP, self._patience / 4)
             look.begin_writing(session, (), self._lock_number(session), step, step)
-            query, bindings = tx.witness
+            query, bindings = tx.commit_probe
             found = bool(look.run(query, *bindings))
             look.commit(self._channel, _short(session))
             return found
@@ -315,7 +315,7 @@ class PostgresBackend:
         if self._closed.is_set():
             raise StoreError(f"{self.address} is closed in this process; open it again")
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         """After a fork, in the child: nothing of the parent's is used or closed here."""
         _inherited.extend((self._pool, self._watch))
         if not self._closed.is_set():
@@ -347,7 +347,7 @@ def _short(session: str) -> str:
 
 def _after_fork() -> None:
     for backend in list(_ours):
-        backend._begin_anew()
+        backend._begin_again()
 
 
 os.register_at_fork(after_in_child=_after_fork)

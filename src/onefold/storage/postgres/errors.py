@@ -86,7 +86,7 @@ def is_disconnect(error: psycopg.Error) -> bool:
 
 
 def is_outcome_unknown(error: psycopg.Error) -> bool:
-    """Whether the other connections may be no better. Behind a lock that nobody lets go of there may be a server that
+    """Whether the other connections may be no better. Behind a lock that nobody releases there may be a server that
     was replaced, and waits for a standby that it lost: new connections find the one that writes now."""
     return is_disconnect(error) or isinstance(error, errors.LockNotAvailable)
 

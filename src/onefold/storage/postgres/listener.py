@@ -38,7 +38,7 @@ class Listener:
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
         self._pause = FIRST_PAUSE
-        self._button: socket.socket | None = None
+        self._waker: socket.socket | None = None
 
     def changed(self) -> None:
         with self._cond:
@@ -62,37 +62,37 @@ class Listener:
             thread = self._thread
             self._closed.set()
             self._cond.notify_all()
-            if self._button is not None:
-                self._button.send(b"!")
+            if self._waker is not None:
+                self._waker.send(b"!")
         if thread is not None and thread is not threading.current_thread():
             thread.join(CLOSING)
 
     def _run(self) -> None:
         """Listens until nobody waits any more; after a lost connection, again, and after a longer pause each time."""
-        bell, button = socket.socketpair()
-        with bell, button:
+        woken, waker = socket.socketpair()
+        with woken, waker:
             with self._cond:
-                self._button = button
+                self._waker = waker
             try:
                 while self._wanted():
-                    self._listen_once(bell)
+                    self._listen_once(woken)
             finally:
                 with self._cond:
-                    if self._button is button:
-                        self._button = self._thread = None
+                    if self._waker is waker:
+                        self._waker = self._thread = None
 
     def _wanted(self) -> bool:
         with self._cond:
             if self._closed.is_set() or not self._waiters:
-                self._button = self._thread = None  # here, so that whoever waits from now on starts another one
+                self._waker = self._thread = None  # here, so that whoever waits from now on starts another one
                 return False
             return True
 
-    def _listen_once(self, bell: socket.socket) -> None:
+    def _listen_once(self, woken: socket.socket) -> None:
         try:
             with contextlib.closing(self._connect()) as link:
                 self._pause = FIRST_PAUSE
-                self._listen(link, bell)
+                self._listen(link, woken)
         except psycopg.Error:
             # Whoever waits reads the store itself, and gets the error in words.
             self._closed.wait(self._pause)
@@ -100,12 +100,12 @@ class Listener:
         finally:
             self.changed()
 
-    def _listen(self, link: Link, bell: socket.socket) -> None:
+    def _listen(self, link: Link, woken: socket.socket) -> None:
         every = LOOK if self._subscribed(link) else LOOK_ALONE
         seen, due, quiet = "", time.monotonic(), 0
         with selectors.DefaultSelector() as selector:
             selector.register(link.fileno(), selectors.EVENT_READ)
-            selector.register(bell, selectors.EVENT_READ)
+            selector.register(woken, selectors.EVENT_READ)
             while not self._closed.is_set():
                 if time.monotonic() >= due:  # not at each notification: there may be thousands a second
                     (now,) = link.ask(self._snapshot)[0]

@@ -113,10 +113,10 @@ where session = %s and number = %s;
 -- last_number: the highest number in the journal itself.
 select coalesce(max(number), 0) from onefold.records where session = %s;
 
--- witness: whether this record stands in the journal; locked, so that the commit of whoever looks waits for a standby.
+-- commit_probe: whether this record stands in the journal; locked, so that the commit of whoever looks waits for a standby.
 select 1 from onefold.records where session = %s and number = %s and id = %s for update;
 
--- witness_gone: the same of a session that was deleted.
+-- commit_probe_gone: the same of a session that was deleted.
 select 1 from onefold.names where id = %s and kind = 'deleted' for update;
 
 -- wipe_records: removes a session's journal. For people who delete, and for nothing else.

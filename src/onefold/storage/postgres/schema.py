@@ -38,7 +38,7 @@ def number(*parts: str) -> int:
 
 
 def prepare(link: Link, shape: Shape, ids: Ids, *, create: bool, steps: Steps = ()) -> str:
-    """Makes the tables, or brings older ones up to date, in one transaction; gives the store's incarnation."""
+    """Makes the tables, or brings older ones up to date, in one transaction; gives the store's generation."""
     if link.info.server_version < OLDEST_SERVER:
         raise StoreError(f"{shape.shown}: the server is older than PostgreSQL 14; update it")
     steps = steps or migrations(shape.schema)

@@ -86,7 +86,7 @@ class PostgresTransaction:
         self.known_leases: dict[str, Lease | None] = {}
         """Of compactions, where they were read ahead."""
         self.wrote = False
-        self.witness: tuple[str, Sequence[Any]] | None = None
+        self.commit_probe: tuple[str, Sequence[Any]] | None = None
         """A query that finds something after the commit, and nothing if that did not happen."""
         self.stray: tuple[int, str] = (0, "")
         """The server's process and the start of this transaction, by which it can be ended from elsewhere."""
@@ -224,7 +224,7 @@ class PostgresTransaction:
         self._added.append(row)
         self._added_size += len(data)
         self.wrote = True
-        self.witness = ("witness", (session, r.number, r.id))
+        self.commit_probe = ("commit_probe", (session, r.number, r.id))
         if self._added_size > _LARGE:
             self._send([])
 
@@ -429,7 +429,7 @@ class PostgresTransaction:
         self._later_run("put_tombstones", session, self.now, list(ids))
         self._states[session] = None
         self._forget_known()
-        self.witness = ("witness_gone", (session,))
+        self.commit_probe = ("commit_probe_gone", (session,))
 
     def deleted(self, id: str) -> str | None:
         found = self.run("deleted", id)

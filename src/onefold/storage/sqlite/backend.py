@@ -63,12 +63,12 @@ def connect(path: str) -> apsw.Connection:
 
 class SqliteBackend:
     # Of the class until they are needed: an object with more than thirty attributes is slower in all of them.
-    _to_scrub = False
+    _to_purge = False
     """A reader kept the log from being emptied after an erasure."""
     _held = False
     _noted = False
     """Whether the gate says whose log it is that the writer has open."""
-    incarnation: str
+    generation: str
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class SqliteBackend:
                 if new or not schema.version(writer):
                     schema.begin(writer)
                 schema.migrate(writer, self._path, ids, access=self._access)
-                self.incarnation = schema.meta(writer, "incarnation")
+                self.generation = schema.meta(writer, "incarnation")
                 if new:
                     self._note_log()
         except BaseException:
@@ -170,12 +170,10 @@ class SqliteBackend:
     def _recreate(self, table: str, tx: Transaction) -> None:
         schema.recreate(self._writer_connection(), table)
 
-    def backup(self, path: str, incarnation: str, progress: Callable[[int, int], None] | None) -> None:
+    def backup(self, path: str, generation: str, progress: Callable[[int, int], None] | None) -> None:
         self._check_open()
         with self._translated(reading=True), self._readers.one() as connection:
-            schema.backup(
-                connection, Path(path), incarnation, progress, access=self._access, check=self._database.check
-            )
+            schema.backup(connection, Path(path), generation, progress, access=self._access, check=self._database.check)
 
     def close(self) -> None:
         """Lets go of everything. Waiting threads get an error; what was acknowledged is on disk."""
@@ -225,8 +223,8 @@ class SqliteBackend:
             pen.execute("begin immediate")
             self._database.check()
             if connection.data_version() != self._seen or len(self._known.states) >= MOST_STATES:
-                self._look_anew(connection)
-            tx.now, tx.witness = self._clock(), None
+                self._look_again(connection)
+            tx.now, tx.commit_probe = self._clock(), None
             result = ticket.work(tx)
             self._log_pages += 1 + ticket.size // PAGE_SIZE if ticket.size else 4
             committing = True
@@ -361,23 +359,23 @@ class SqliteBackend:
             )
         self._discard_writer()
         try:
-            found = self._read_back([tx.witness for _, _, tx in done])
+            found = self._read_back([tx.commit_probe for _, _, tx in done])
         except (apsw.Error, OnefoldError):
             self._discard_writer()
             return
         for (ticket, result, tx), there in zip(done, found, strict=True):
             if there:
                 ticket.settle(result)
-            elif tx.witness is not None:
+            elif tx.commit_probe is not None:
                 ticket.settle(error=self._translate(error))
 
-    def _read_back(self, witnesses: list[tuple[str, int, str] | None]) -> list[bool]:
+    def _read_back(self, probes: list[tuple[str, int, str] | None]) -> list[bool]:
         connection = self._writer_connection()
         connection.execute("begin immediate")
         found = []
-        for witness in witnesses:
-            ids = connection.execute(queries()["witness"], witness[:2]).fetchall() if witness else []
-            found.append(witness is not None and ids == [(witness[2],)])
+        for probe in probes:
+            ids = connection.execute(queries()["commit_probe"], probe[:2]).fetchall() if probe else []
+            found.append(probe is not None and ids == [(probe[2],)])
         connection.execute(queries()["put_meta"], ("settled", self._ids()))
         connection.execute("commit")
         if any(found):
@@ -392,7 +390,7 @@ class SqliteBackend:
         connection.execute("begin immediate")
         self._database.check()
         if connection.data_version() != self._seen or len(self._known.states) >= MOST_STATES:
-            self._look_anew(connection)
+            self._look_again(connection)
         return connection
 
     def _sound_writer(self) -> apsw.Connection:
@@ -402,7 +400,7 @@ class SqliteBackend:
             self._roll_back()  # what a thread that was interrupted left
         return connection
 
-    def _look_anew(self, connection: apsw.Connection) -> None:
+    def _look_again(self, connection: apsw.Connection) -> None:
         """Somebody else wrote: what was known may not hold, and it may have been a newer program."""
         self._known.clear()
         if not self._noted:
@@ -425,7 +423,7 @@ class SqliteBackend:
                 return
             try:
                 pages, _ = self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-                if self._to_scrub:
+                if self._to_purge:
                     self._empty_log(CHECKPOINT_PATIENCE)
                 elif pages >= RESTART_PAGES:
                     self._wait_for_readers(apsw.SQLITE_CHECKPOINT_RESTART, CHECKPOINT_PATIENCE)
@@ -434,12 +432,12 @@ class SqliteBackend:
             except apsw.Error as error:
                 log.warning("store %s: the log could not be written out: %s", self.address, error)
 
-    def scrub(self, *, whole: bool = False) -> bool:
+    def purge(self, *, whole: bool = False) -> bool:
         """Writes the log out and empties it, so that old pages of it hold nothing that was erased."""
         self._check_open()
         with self._writing, self._translated():
             self._database.check()
-            self._to_scrub = True
+            self._to_purge = True
             try:
                 self._close_gaps(None if whole else SCRUB_PAGES)
                 self._empty_log(SCRUB_PATIENCE)
@@ -461,7 +459,7 @@ class SqliteBackend:
 
     def _empty_log(self, patience: int) -> None:
         self._wait_for_readers(apsw.SQLITE_CHECKPOINT_TRUNCATE, patience)
-        self._log_pages, self._to_scrub = 0, False
+        self._log_pages, self._to_purge = 0, False
 
     def _wait_for_readers(self, mode: int, patience: int) -> None:
         """A checkpoint that waits for readers, so many milliseconds."""
@@ -494,7 +492,7 @@ class SqliteBackend:
         self._noted = True
         log, database = state_of(beside(self._path).log), state_of(self._path)
         if log is not None and database is not None:
-            self._gate.note(str(LogNote(self.incarnation, database.st_ino, log.st_ino)))
+            self._gate.note(str(LogNote(self.generation, database.st_ino, log.st_ino)))
 
     def _forget(self) -> None:
         """Takes nothing for known any more: what the last transaction left is not sure."""
@@ -540,12 +538,12 @@ class SqliteBackend:
         if self._held:
             self._writing.release()
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         """After a fork, in the child: nothing of the parent's is used or closed here."""
         _inherited.extend((self._writer, self._single, self._readers, self._watch, self._line))
         self._gate.close()
         if not self._closed:
-            self._held = self._to_scrub = False
+            self._held = self._to_purge = False
             self._start()
 
     # ------------------------------------------------------------------ errors
@@ -588,5 +586,5 @@ def _after_fork(then: Callable[[SqliteBackend], None]) -> None:
 os.register_at_fork(
     before=_before_fork,
     after_in_parent=partial(_after_fork, SqliteBackend._go_on),
-    after_in_child=partial(_after_fork, SqliteBackend._begin_anew),
+    after_in_child=partial(_after_fork, SqliteBackend._begin_again),
 )

@@ -30,7 +30,7 @@ class PendingWrite:
     gone = False
     """Its thread was interrupted and no longer waits."""
     wake: threading.Lock | None = None
-    """Made only for who has to wait, and taken: it is let go when the waiting is over."""
+    """Created locked, for callers that must wait; released to wake them."""
 
     def settle(self, result: Any = None, error: BaseException | None = None) -> None:
         self.result, self.error, self.done = result, error, True

@@ -85,7 +85,7 @@ class PathState(NamedTuple):
     """What is at a path: nothing yet, or a store of ours."""
 
     new: bool
-    incarnation: str | None = None
+    generation: str | None = None
     """As the file says without its log; None if it does not."""
 
 
@@ -117,7 +117,7 @@ def look(path: Path, *, create: bool) -> PathState:
         # SQLite calls the file malformed. This lets it read page 1 all the same.
         connection.pragma("writable_schema", True)
         application = connection.pragma("application_id")
-        incarnation = _incarnation(connection) if application == APPLICATION else None
+        generation = _generation(connection) if application == APPLICATION else None
         connection.close()
     except apsw.NotADBError:
         raise StoreError(f"{path} is not a database; choose another path, it was left as it is") from None
@@ -125,11 +125,11 @@ def look(path: Path, *, create: bool) -> PathState:
         raise StoreUnavailable(f"{path} cannot be read: {error}") from error
     if application != APPLICATION:
         raise StoreError(f"{path} is another program's database; choose another path, it was left as it is")
-    check_log(path, log, incarnation)
-    return PathState(new=False, incarnation=incarnation)
+    check_log(path, log, generation)
+    return PathState(new=False, generation=generation)
 
 
-def _incarnation(connection: apsw.Connection) -> str | None:
+def _generation(connection: apsw.Connection) -> str | None:
     try:
         found = connection.execute(queries()["meta"], ("incarnation",)).fetchall()
     except apsw.Error:  # it may be in the log still, or be written out just now

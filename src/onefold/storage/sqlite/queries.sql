@@ -66,7 +66,7 @@ where place = ?;
 -- last_number: the highest number in the journal itself.
 select coalesce(max(place), ?1) - ?1 from records where place >= ?1 and place < ?2;
 
--- witness: the id of the record at a number, to read back what a commit did.
+-- commit_probe: the id of the record at a number, to read back what a commit did.
 select id from records join journals on place = (sid << 32) + ?2 where session = ?1;
 
 -- session: one session's state.

@@ -116,18 +116,18 @@ def recreate(connection: apsw.Connection, table: str) -> None:
 def backup(
     source: apsw.Connection,
     path: Path,
-    incarnation: str,
+    generation: str,
     progress: Callable[[int, int], None] | None,
     *,
     access: Access = PRIVATE,
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """A consistent copy while others write, under its own incarnation; it has its name only when it is whole."""
+    """A consistent copy while others write, under its own generation; it has its name only when it is whole."""
     if path.exists():
         raise StoreError(f"{path} exists already; choose another name, a backup overwrites nothing")
     if not path.parent.is_dir():
         raise StoreError(f"there is no folder {path.parent}; make it first")
-    part = path.with_name(f"{path.name}.part-{incarnation}")
+    part = path.with_name(f"{path.name}.part-{generation}")
     make_file(part, access)
     copy = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
@@ -143,7 +143,7 @@ def backup(
         finally:
             source.execute("commit")
         copy.pragma("journal_mode", "delete")
-        copy.execute(queries()["put_meta"], ("incarnation", incarnation))
+        copy.execute(queries()["put_meta"], ("incarnation", generation))
         if copy.execute("pragma quick_check").fetchall() != [("ok",)]:
             raise StoreDamaged(f"the copy of {source.filename} is damaged, and so may be the store: `onefold verify`")
         copy.close()

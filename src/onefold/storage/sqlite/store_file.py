@@ -18,7 +18,7 @@ from onefold.errors import StoreError, StoreUnavailable
 from onefold.storage.permissions import PRIVATE, SHARED, Access, access_of, make_file
 from onefold.storage.sqlite import fair_lock
 
-HOW_TO = "docs/how-to-backup.md says how to restore a backup"
+HOW_TO = "docs/how-to/backup.md says how to restore a backup"
 
 
 class StoreFile:
@@ -120,14 +120,14 @@ class AnyFile(StoreFile):
 
 
 class LogNote(NamedTuple):
-    """Which database a log is of, as the gate says: its incarnation, and the inodes of both files."""
+    """Which database a log is of, as the gate says: its generation, and the inodes of both files."""
 
-    incarnation: str
+    generation: str
     database: int
     log: int
 
     def __str__(self) -> str:
-        return f"{self.incarnation} {self.database} {self.log}\n"
+        return f"{self.generation} {self.database} {self.log}\n"
 
 
 def read_note(gate_path: str) -> LogNote | None:
@@ -158,11 +158,11 @@ def state_of(path: str | Path) -> os.stat_result | None:
         return None
 
 
-def check_log(path: Path, log: os.stat_result | None, incarnation: str | None) -> None:
+def check_log(path: Path, log: os.stat_result | None, generation: str | None) -> None:
     """Rejects a database next to a log that is not its own, and a log without a database: SQLite would write the one
     into the other, or throw it away.
 
-    `log` is what was there before the database was looked at, and `incarnation` what that says of itself without it.
+    `log` is what was there before the database was looked at, and `generation` what that says of itself without it.
     A log that was copied or moved together with its database is another file than the one that was noted, and its own.
     """
     names, there = beside(path), state_of(path)
@@ -176,7 +176,7 @@ def check_log(path: Path, log: os.stat_result | None, incarnation: str | None) -
     if note is None:
         return
     replaced = there is None or note.database != there.st_ino
-    other = incarnation is not None and note.incarnation != incarnation
+    other = generation is not None and note.generation != generation
     if log is not None and (other or (replaced and note.log == log.st_ino)):
         raise StoreError(
             f"the log {names.log} is not of the database that is at {path} now, and would be written into it. Nothing "

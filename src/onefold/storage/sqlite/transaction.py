@@ -83,7 +83,7 @@ class SqliteTransaction:
         self.now = now
         self.known = known or Known()
         """What this one reads or writes, and what those before it left: one view. Of no use if it is taken back."""
-        self.witness: tuple[str, int, str] | None = None
+        self.commit_probe: tuple[str, int, str] | None = None
         """Session, number and id of a record that it added: there after the commit, or nothing is."""
 
     @property
@@ -106,13 +106,13 @@ class SqliteTransaction:
         number, id, kind, at, _, format, header, key, turn, actor = record
         sid = self.known.sids.get(session) or self._sid(session, make=True)
         row: tuple[Any, ...]
-        if header is None or header.opens or header.closes:
+        if header is None or header.call_ids or header.result_ids:
             row = ((sid << 32) + number, id, kind, at, format, *header_columns(header), key, turn, actor, data)
         else:  # as most are
             plain = header.role, header.tokens
             row = ((sid << 32) + number, id, kind, at, format, *plain, None, None, key, turn, actor, data)
         self.pen.execute(self._queries["add_record"], row)
-        self.witness = (session, number, id)
+        self.commit_probe = (session, number, id)
 
     def record(self, session: str, number: int) -> Record | None:
         found = self.records(session, number, number + 1, 1)
@@ -318,7 +318,7 @@ class SqliteTransaction:
     # ------------------------------------------------------------------ what is gone
 
     def wipe(self, session: str, ids: Sequence[str]) -> None:
-        self.run("put_meta", "gaps", "there are some")  # see the backend's `scrub`
+        self.run("put_meta", "gaps", "there are some")  # see the backend's `purge`
         places = self._places(session, 0, MOST)
         for what in ("blank_records", "wipe_records"):
             self.run(what, *places)

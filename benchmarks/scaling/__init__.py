@@ -1,0 +1,1 @@
+"""`make bench-scaling`: what one PostgreSQL server carries."""
