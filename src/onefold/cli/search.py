@@ -34,8 +34,10 @@ def command(  # noqa: PLR0917  a parameter here is an option there
 ) -> None:
     """Searches everything ever said, in one session or in all.
 
-    Looks for records with all of the words: messages with their tool calls and results, summaries, notes, inputs that
-    wait. Case and accents do not count. "In quotes" words have to stand in a row, a word with * may go on, and after --
+    Takes a question or words: messages with their tool calls and results, summaries, notes, inputs that wait. Records
+    with all of the words come first, then those with most, then some; other forms of a word count, and to a question
+    also what was said around a record. Case and accents do not count. "In quotes" words have to stand in a row, a word
+    with * may go on, and after --
     a -word must not be there. Prints each record that matches, the best first, with its session, number and time, and
     whether it is still in the context. The index is a sidecar file of the store, STORE.search; it is brought up to date
     first. The exit code is 1 if nothing was found.
@@ -67,7 +69,9 @@ def _print(found: SearchResult, words: str, *, shows_session: bool) -> None:
     if not found.hits:
         line_on_stderr(f"nothing was found for {words!r}")
         return
-    if found.hits[0].partial:
+    if found.hits[0].nearby:
+        say("no record has any of these words; they stand near these:", style="yellow")
+    elif found.hits[0].partial:
         say("no record has all of these words; these have some:", style="yellow")
     for hit in found:
         _print_hit(hit, shows_session=shows_session)
