@@ -346,6 +346,12 @@ class CurveJson(TypedDict):
     limit: LimitJson | None
 
 
+class SurroundingJson(TypedDict):
+    number: int
+    role: str
+    excerpt: str
+
+
 class HitJson(TypedDict):
     session: str
     number: int
@@ -356,6 +362,8 @@ class HitJson(TypedDict):
     excerpt: str
     marks: list[list[int]]
     partial: bool
+    nearby: bool
+    around: list[SurroundingJson]
 
 
 class HitsJson(TypedDict):

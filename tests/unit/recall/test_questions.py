@@ -68,7 +68,7 @@ def test_a_name_is_found_whole_and_in_parts(store: Store, said: str, asked: str)
 
 def test_what_has_all_of_the_words_comes_first_then_most_then_some(store: Store) -> None:
     session = store.session("s")
-    numbers = []
+    numbers: list[int] = []
     for text in ("apple", "apple pear plum", "apple pear"):
         numbers += session.append(user(text)).numbers
         session.append([user(f"filler {n}") for n in range(9)])
