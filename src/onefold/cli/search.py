@@ -26,6 +26,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     session: Annotated[
         str | None, typer.Option("--session", metavar="SESSION", help="In this session only.", show_default=False)
     ] = None,
+    forks: Annotated[bool, typer.Option("--forks", help="With --session: in its forks too, as of sub-agents.")] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many.")] = 20,
     hide_undone: Annotated[bool, typer.Option("--hide-undone", help="Leave out what was taken back.")] = False,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild the index first.")] = False,
@@ -54,13 +55,19 @@ def command(  # noqa: PLR0917  a parameter here is an option there
                 recall.rebuild(step)
             words = " ".join(query)
             found = recall.search(
-                words, session=session, limit=limit, undone=not hide_undone, patience=None, progress=step
+                words,
+                session=session,
+                forks=forks and session is not None,
+                limit=limit,
+                undone=not hide_undone,
+                patience=None,
+                progress=step,
             )
     if json:
         hits = [{**plain(hit), "snippet": hit.snippet} for hit in found]
         as_json({"query": words, "hits": hits, "behind": found.behind, "indexed": found.indexed})
     else:
-        _print(found, words, shows_session=session is None)
+        _print(found, words, shows_session=session is None or forks)
     if not found.hits:
         raise SystemExit(1)
 

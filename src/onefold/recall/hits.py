@@ -95,6 +95,8 @@ class SearchRequest:
     """Whether what the context shows counts."""
     around: bool = False
     """Whether to show what was said around a hit."""
+    forks: bool = False
+    """Whether the session's forks count too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ class HitReader:
         if some < 0 or (not some and not self._counts(owner, record)):
             return None
         seen = self._seen(self._ask.session or owner)
+        if self._ask.forks and owner not in seen.owners:
+            seen = self._seen(owner)
         first, stop = seen.owners.get(owner, (0, 0))
         place = seen.place(record)
         if not first <= record.number < stop or not self._wanted(place):

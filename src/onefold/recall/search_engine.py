@@ -19,8 +19,8 @@ from onefold.recall.hits import Hit, HitReader, SearchRequest, SearchResult
 from onefold.recall.index import Index, IndexUnavailable
 from onefold.recall.indexer import Deadline, Progress, catch_up
 from onefold.recall.query import parse
-from onefold.recall.ranking import rank
-from onefold.recall.scan import scan, scan_literally
+from onefold.recall.ranker import rank
+from onefold.recall.scan import scan, scan_literally, stretches
 from onefold.storage.base import Backend, Transaction
 from onefold.storage.locations import sidecar_path
 from onefold.store import Store
@@ -34,7 +34,6 @@ PATIENCE = 2.0
 _EXAMINED = 5000
 """Candidates that are looked up in the journal at most: of those that match, few are undone or gone."""
 _WINDOW = 500
-_END = 1 << 62
 
 _in_memory: weakref.WeakKeyDictionary[Backend, Index] = weakref.WeakKeyDictionary()
 _one = Lock()
@@ -58,6 +57,7 @@ class Recall:
         query: str,
         *,
         session: str | None = None,
+        forks: bool = False,
         limit: int = 20,
         undone: bool = True,
         in_view: bool = True,
@@ -67,27 +67,29 @@ class Recall:
     ) -> SearchResult:
         """What matches words, "phrases", beginnings* and -what-not, the best first and of equals the newest.
 
-        In one session, with its past if it is a fork; or in all, where each record is shown once. Records with all of
+        In one session, with its past if it is a fork, and with `forks` also in every fork of it, such as those of its
+        sub-agents; or in all, where each record is shown once. Records with all of
         the words come first, then those with most of them, or with some; to a question also counts what was said around
         a record. `undone` False leaves out what was taken back, `in_view` False what the session's context shows.
         `around` gives each hit what was said before and after it. `patience` bounds the time for reading what is new,
         None does not.
         """
         within = self.store.resolve(session) if session is not None else None
-        ask = SearchRequest(parse(query), within, max(1, min(limit, MOST)), undone, in_view, around)
+        read = None if forks else within
+        ask = SearchRequest(parse(query), within, max(1, min(limit, MOST)), undone, in_view, around, forks)
         if not ask.query.indexed:
             return scan_literally(self._backend, ask, Deadline.after(patience))
         if self.index is not None:
             for again in (True, False):
                 try:
                     behind = catch_up(
-                        self._backend, self.index, Deadline.after(patience), session=within, progress=progress
+                        self._backend, self.index, Deadline.after(patience), session=read, progress=progress
                     )
                     return SearchResult(tuple(self._look(self.index, ask)), behind)
                 except IndexUnavailable as error:
                     if not again:
                         log.warning("%s; the journal is read through instead", error)
-        index, behind = scan(self._backend, within, Deadline.after(patience))
+        index, behind = scan(self._backend, within, forks, Deadline.after(patience))
         return SearchResult(tuple(self._look(index, ask)), behind, indexed=False)
 
     def _look(self, index: Index, ask: SearchRequest) -> list[Hit]:
@@ -96,7 +98,7 @@ class Recall:
             def judge(tx: Transaction) -> list[Hit]:
                 scopes, ours = None, None
                 if ask.session is not None:
-                    parts = lineage.record_ranges(tx, ask.session, 1, _END)
+                    parts = stretches(tx, ask.session, forks=ask.forks)
                     ours = {owner: range(first, stop) for owner, first, stop in parts}
                     scopes = [m for owner in ours if (m := entries.mark(owner)) is not None]
                     if not scopes:

@@ -215,6 +215,27 @@ def test_an_agent_gets_passages_with_what_was_said_around_them(store: Store, ses
     assert "user: Good." in answer
 
 
+@pytest.mark.parametrize("index", [True, False])
+def test_a_session_is_searched_with_the_forks_of_it_and_of_those_and_with_no_other(store: Store, index: bool) -> None:
+    parent = store.session("parent")
+    parent.append(user("a zeppelin"))
+    child = parent.fork(id="child", kind="subagent")
+    child.append(user("a zeppelin in the child"))
+    child.fork(id="deeper").append(user("a zeppelin deeper"))
+    store.session("other").append(user("a zeppelin elsewhere => there"))
+    recall = Recall(store, index=index)
+    assert recall.search("=>", session="parent", forks=True).hits == ()
+    assert len(recall.search("=>")) == 1
+
+    assert {hit.session for hit in recall.search("zeppelin", session="parent", forks=True)} == {
+        "parent", "child", "deeper",
+    }  # fmt: skip
+    assert {hit.session for hit in recall.search("zeppelin", session="parent")} == {"parent"}
+    assert {hit.session for hit in recall.search("zeppelin", session="child", forks=True)} == {
+        "parent", "child", "deeper",
+    }  # fmt: skip
+
+
 def test_a_search_in_view_only_where_it_is_wanted(store: Store, session: Session, journal: Journal) -> None:
     journal.commit(running(journal), "so far", 4)
 
