@@ -19,6 +19,7 @@ from benchmarks.speed.followers import live_followers
 from benchmarks.speed.listing import listed_sessions
 from benchmarks.speed.quotes import quotes
 from benchmarks.speed.report import TIMES, Bound, Row
+from benchmarks.speed.search import MESSAGES, searches
 from benchmarks.speed.stores import BATCH, TAIL, Bare, Statements, Straight, build, message, ready_to_commit
 from onefold.messages import encode
 from onefold.model import Quote, Quotes
@@ -60,6 +61,7 @@ def everything(folder: Path, size: Size, say: Say) -> list[Row]:
     rows.append(append_to_files(folder, size.appends // _SHORT, size.rounds * _SHORT, say))
     rows.append(list_of_files(folder, size.followers * 10, say))
     rows += quotes(folder, size.rounds, say)
+    rows += searches(folder, MESSAGES, say)
     small, large = folder / "small.db", folder / "large.db"
     build(small, _SMALL, lambda _: None)
 

@@ -26,6 +26,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     session: Annotated[
         str | None, typer.Option("--session", metavar="SESSION", help="In this session only.", show_default=False)
     ] = None,
+    forks: Annotated[bool, typer.Option("--forks", help="With --session: in its forks too, as of sub-agents.")] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many.")] = 20,
     hide_undone: Annotated[bool, typer.Option("--hide-undone", help="Leave out what was taken back.")] = False,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild the index first.")] = False,
@@ -34,8 +35,10 @@ def command(  # noqa: PLR0917  a parameter here is an option there
 ) -> None:
     """Searches everything ever said, in one session or in all.
 
-    Looks for records with all of the words: messages with their tool calls and results, summaries, notes, inputs that
-    wait. Case and accents do not count. "In quotes" words have to stand in a row, a word with * may go on, and after --
+    Takes a question or words: messages with their tool calls and results, summaries, notes, inputs that wait. Records
+    with all of the words come first, then those with most, then some; other forms of a word count, and to a question
+    also what was said around a record. Case and accents do not count. "In quotes" words have to stand in a row, a word
+    with * may go on, and after --
     a -word must not be there. Prints each record that matches, the best first, with its session, number and time, and
     whether it is still in the context. The index is a sidecar file of the store, STORE.search; it is brought up to date
     first. The exit code is 1 if nothing was found.
@@ -52,13 +55,19 @@ def command(  # noqa: PLR0917  a parameter here is an option there
                 recall.rebuild(step)
             words = " ".join(query)
             found = recall.search(
-                words, session=session, limit=limit, undone=not hide_undone, patience=None, progress=step
+                words,
+                session=session,
+                forks=forks and session is not None,
+                limit=limit,
+                undone=not hide_undone,
+                patience=None,
+                progress=step,
             )
     if json:
         hits = [{**plain(hit), "snippet": hit.snippet} for hit in found]
         as_json({"query": words, "hits": hits, "behind": found.behind, "indexed": found.indexed})
     else:
-        _print(found, words, shows_session=session is None)
+        _print(found, words, shows_session=session is None or forks)
     if not found.hits:
         raise SystemExit(1)
 
@@ -67,7 +76,9 @@ def _print(found: SearchResult, words: str, *, shows_session: bool) -> None:
     if not found.hits:
         line_on_stderr(f"nothing was found for {words!r}")
         return
-    if found.hits[0].partial:
+    if found.hits[0].nearby:
+        say("no record has any of these words; they stand near these:", style="yellow")
+    elif found.hits[0].partial:
         say("no record has all of these words; these have some:", style="yellow")
     for hit in found:
         _print_hit(hit, shows_session=shows_session)

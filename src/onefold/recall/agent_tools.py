@@ -81,13 +81,25 @@ class RecallTools:
         return {"recall_search": self._search, "recall_read": self._read, "recall_expand": self._expand}
 
     def _search(self, given: Mapping[str, Json]) -> str:
+        """Without what the agent has before its eyes: that is shown only if there is nothing else."""
         session = self.session or given.get("session")
         limit = min(given.get("limit", 10), _MOST_HITS)
-        found = self.recall.search(given["query"], session=session, limit=limit, patience=self.patience)
+
+        def found_in(*, in_view: bool) -> SearchResult:
+            return self.recall.search(
+                given["query"], session=session, limit=limit, undone=False, in_view=in_view, patience=self.patience
+            )
+
+        found, seen = found_in(in_view=self.session is None), False
+        if not found.hits and self.session is not None:
+            found = found_in(in_view=True)
+            seen = bool(found.hits)
         lines = [*_found(found, shows_session=self.session is None)]
         if not found.hits:
             return "\n".join([f"Nothing was found for {given['query'][:200]!r}. Try fewer or other words.", *lines])
-        return self._framed(lines, lambda n: f"{len(found.hits) - n} more hits; ask for fewer, or with more words")
+        if seen:
+            lines.insert(0, "  (All that was found is still in your context.)")
+        return self._framed(lines, lambda n: f"{len(lines) - n} more hits; ask for fewer, or with more words")
 
     def _read(self, given: Mapping[str, Json]) -> str:
         session = self._session(given)
@@ -149,9 +161,14 @@ def _found(found: SearchResult, *, shows_session: bool) -> Iterable[str]:
 
 
 def _line(hit: Hit, *, shows_session: bool) -> str:
+    """A hit as a passage: where it stands, its words, and what was said right before and after it."""
     where = f"{hit.session} " if shows_session else ""
-    some = ", only some of the words" if hit.partial else ""
-    return f"{where}#{hit.number} {hit.role}, {_when(hit.at)}, {_PLACES[hit.place]}{some}:\n  {hit.snippet}"
+    some = ", beside the words" if hit.nearby else ", only some of the words" if hit.partial else ""
+    lines = [f"{where}#{hit.number} {hit.role}, {_when(hit.at)}, {_PLACES[hit.place]}{some}:", f"  {hit.snippet}"]
+    for other in hit.around:
+        order = "before" if other.number < hit.number else "after"
+        lines.append(f"    {order}, #{other.number} {other.role}: {other.excerpt}")
+    return "\n".join(lines)
 
 
 def _whole(text: str) -> str:
@@ -178,8 +195,9 @@ _SESSION = {"type": "string", "description": "The session's id."}
 _OFFSET = {"type": "integer", "minimum": 0, "description": "Skip so many characters of the first record."}
 _DESCRIPTIONS = {
     "recall_search": (
-        "Searches everything that was said earlier in this conversation, also what a summary replaced. Finds words, "
-        '"phrases", beginnings* and leaves out -words. Gives excerpts with record numbers; recall_read gives the whole.'
+        "Searches everything that was said earlier in this conversation, also what a summary replaced. Takes a "
+        'question or words, "phrases", beginnings* and -words to leave out; other forms of a word count too. Gives '
+        "passages with record numbers, without what is still in your context; recall_read gives the whole."
     ),
     "recall_read": "Reads earlier records of this conversation word for word, by their numbers.",
     "recall_expand": (
@@ -190,7 +208,7 @@ _DESCRIPTIONS = {
 _PARAMETERS: dict[str, tuple[dict[str, Json], tuple[str, ...]]] = {
     "recall_search": (
         {
-            "query": {"type": "string", "description": "What to look for. All words have to be there."},
+            "query": {"type": "string", "description": "What to look for: the more of the words, the better."},
             "limit": {"type": "integer", "minimum": 1, "maximum": _MOST_HITS, "description": "At most so many hits."},
         },
         ("query",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onefold.model import Ranges
-from onefold.recall.query import Query
+from onefold.recall.query import Query, Row, fits
 from onefold.recall.tokenizer import placed
 
 WIDTH = 200
@@ -57,11 +57,24 @@ def _places(text: str, query: Query) -> Iterator[tuple[int, int]]:
             yield at, at + len(query.literal)
         return
     row = [*placed(text)]
-    for i, (word, start, _) in enumerate(row):
-        for phrase in query.wanted:
-            size = len(phrase.words)
-            # A look at the first word spares most of the comparing.
-            if (word == phrase.words[0] or size == 1) and i + size <= len(row):
-                here = row[i : i + size]
-                if phrase.fits([w for w, _, _ in here]):
-                    yield start, here[-1][2]
+    said = [word for word, _, _ in row]
+    alone: set[str] = set()
+    starts: list[str] = []
+    longer: dict[str, list[tuple[Row, bool]]] = {}
+    for phrase in query.shown:
+        alone |= phrase.forms.keys()
+        starts += phrase.starts
+        for words, begins in ((phrase.words, phrase.begins), *((other, False) for other, _ in phrase.rows)):
+            if len(words) > 1:
+                longer.setdefault(words[0], []).append((words, begins))
+            elif begins:
+                starts += words
+            else:
+                alone |= {*words}
+    begun = tuple(starts)
+    for i, (word, start, stop) in enumerate(row):
+        if word in alone or (begun and word.startswith(begun)):
+            yield start, stop
+        for words, begins in longer.get(word, ()):
+            if fits(words, begins, said[i : i + len(words)]):
+                yield start, row[i + len(words) - 1][2]

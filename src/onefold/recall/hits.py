@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from onefold.journal import context_prefix, lineage
@@ -11,12 +11,26 @@ from onefold.journal.context_prefix import Front
 from onefold.model import INPUT_QUEUED, MESSAGE, NOTE, SEGMENT_OPENED, Ranges, Record, Segment
 from onefold.recall.excerpts import excerpt
 from onefold.recall.query import Query
-from onefold.recall.searchable_text import role, searched
+from onefold.recall.searchable_text import role, searched, speaker
 from onefold.storage.base import Transaction
 
 Place: TypeAlias = Literal["context", "masked", "past", "undone", "waiting"]
 """In the present context; there as one line; only in the journal, since it was compacted away or replaced; taken back;
 or an input that nobody has taken."""
+
+
+REACH = 6
+"""How many records before and behind one count for it."""
+_SURROUNDING = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Surrounding:
+    """What was said right before or after a hit, shortened."""
+
+    number: int
+    role: str
+    excerpt: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +48,11 @@ class Hit:
     marks: Ranges
     """Where in the excerpt the words stand: from a character up to another one."""
     partial: bool = False
-    """Only some of the words are in it: no record had them all."""
+    """Only some of the words are in it, or none of them."""
+    nearby: bool = False
+    """None of the words is in it: they stand in what was said around it."""
+    around: tuple[Surrounding, ...] = ()
+    """What was said before it and after it."""
 
     @property
     def snippet(self) -> str:
@@ -73,10 +91,12 @@ class SearchRequest:
     limit: int
     undone: bool
     """Whether what was taken back counts."""
-
-    def loosened(self) -> SearchRequest | None:
-        loose = self.query.loosened()
-        return None if loose is None else replace(self, query=loose)
+    in_view: bool = True
+    """Whether what the context shows counts."""
+    around: bool = False
+    """Whether to show what was said around a hit."""
+    forks: bool = False
+    """Whether the session's forks count too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +157,51 @@ class HitReader:
 
     def hit(self, owner: str, record: Record) -> Hit | None:
         text = searched(record)
-        if not text or not self._query.matches(text) or self._tx.session(owner) is None:
+        if not text or self._tx.session(owner) is None:
+            return None
+        some, whole = self._query.found_in(text, speaker(record))
+        if some < 0 or (not some and not self._counts(owner, record)):
             return None
         seen = self._seen(self._ask.session or owner)
+        if self._ask.forks and owner not in seen.owners:
+            seen = self._seen(owner)
         first, stop = seen.owners.get(owner, (0, 0))
         place = seen.place(record)
-        if not first <= record.number < stop or (place == "undone" and not self._ask.undone):
+        if not first <= record.number < stop or not self._wanted(place):
             return None
         piece, marks = excerpt(text, self._query)
-        return Hit(owner, record.number, record.kind, role(record), record.at, place, piece, marks, self._query.some)
+        partial = whole < len(self._query.wanted)
+        around = tuple(self._around(owner, record, seen)) if self._ask.around else ()
+        return Hit(
+            owner, record.number, record.kind, role(record), record.at, place, piece, marks, partial, not some, around
+        )
+
+    def _wanted(self, place: Place) -> bool:
+        return (self._ask.undone or place != "undone") and (self._ask.in_view or place != "context")
+
+    def _counts(self, owner: str, record: Record) -> bool:
+        """Whether a record without any of the words is one, by its time or by what the journal has around it."""
+        if any(span.holds(record.at) for span in self._query.times):
+            return True
+        return self._query.asks and any(
+            self._query.found_in(searched(other), speaker(other))[0] > 0 for other in self._near(owner, record, REACH)
+        )
+
+    def _near(self, owner: str, record: Record, most: int) -> Iterator[Record]:
+        """The records in which something is said that stand next to one, so many before it and behind it."""
+        number = record.number
+        page = self._tx.records(owner, max(1, number - 4 * most), number + 4 * most + 1, 8 * most + 1)
+        saying = [one for one in page if one.number == number or searched(one)]
+        here = next((i for i, one in enumerate(saying) if one.number == number), 0)
+        yield from (one for i, one in enumerate(saying) if i != here and abs(i - here) <= most)
+
+    def _around(self, owner: str, record: Record, seen: SessionSight) -> Iterator[Surrounding]:
+        first, stop = seen.owners[owner]
+        for other in self._near(owner, record, 1):
+            if first <= other.number < stop and seen.place(other) != "undone":
+                text = " ".join(searched(other)[: 4 * _SURROUNDING].split())
+                short = text if len(text) <= _SURROUNDING else text[:_SURROUNDING] + "…"
+                yield Surrounding(other.number, role(other), short)
 
     def _seen(self, session: str) -> SessionSight:
         if session not in self._sights:

@@ -9,27 +9,29 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
+import orjson
 
 from onefold.errors import StoreError
-from onefold.recall.query import Query
+from onefold.recall.searchable_text import Part
 from onefold.storage import sql_files
 from onefold.storage.permissions import make_beside
 
 APPLICATION = 0x1F01D5E
-SCHEMA = 1
+SCHEMA = 2
 WIPE_PAGES = (256 << 20) // 4096
 """Up to this size the file is rewritten at once when something in it was erased."""
 WIPE_PATIENCE = 0.5
 _REBUILD_PATIENCE = 5.0
 _TAKEN_OUT = "taken out"
 _WIPED = "wiped"
+_LAST_SIGN = "\U0010ffff"
 
 
 class IndexUnavailable(StoreError):
@@ -48,6 +50,37 @@ class IndexedUpTo:
     @property
     def scope(self) -> str:
         return f"s{self.number}"
+
+
+class Said(NamedTuple):
+    """What goes into the index of one record."""
+
+    at: float
+    text: str
+    """Its words, apart from each other."""
+    speaker: str
+    part: Part
+
+
+class Neighbour(NamedTuple):
+    """A record, as one of those that stand around another."""
+
+    center: int
+    id: int
+    session: int
+    number: int
+    at: float
+    part: int
+
+
+class Named(NamedTuple):
+    """A record of the index, by the names that it has in the journal."""
+
+    id: int
+    session: str
+    number: int
+    at: float
+    length: int
 
 
 @cache
@@ -83,14 +116,14 @@ class IndexRows:
         self._run("put_mark", session, upto, last_id)
         return IndexedUpTo(*self._run("mark", session)[0])
 
-    def add(self, mark: IndexedUpTo, said: Mapping[int, tuple[float, str]]) -> None:
-        """Records by number, each with its time and its text.
+    def add(self, mark: IndexedUpTo, said: Mapping[int, Said]) -> None:
+        """Records by number.
 
         All rows first, then all words: FTS5 writes out what it has gathered whenever another statement begins.
         """
         first = int(self._run("next_record")[0][0])
-        rows = [(first + i, mark.number, number, at) for i, (number, (at, _)) in enumerate(said.items())]
-        texts = [(first + i, text, mark.scope) for i, (_, text) in enumerate(said.values())]
+        rows = [(first + i, mark.number, n, one.at, len(one.text), one.part) for i, (n, one) in enumerate(said.items())]
+        texts = [(first + i, one.text, mark.scope, one.speaker) for i, one in enumerate(said.values())]
         self._connection.executemany(queries()["put_record"], rows)
         self._connection.executemany(queries()["put_words"], texts)
 
@@ -121,9 +154,32 @@ class IndexRows:
         """Up to that one. What was taken out meanwhile is still to come."""
         self.put_fact(_WIPED, newest)
 
-    def search(self, query: Query, scopes: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-        """Sessions and numbers, the best first. In no session at all, if no scope is one."""
-        yield from self._connection.execute(queries()["search"], (query.for_index(scopes),))
+    # what a search asks
+
+    def size(self, scopes: Sequence[IndexedUpTo] | None) -> int:
+        """About how many records there are, in some sessions or in all."""
+        if scopes is None:
+            return int(self._run("size")[0][0])
+        return int(self._run("extent", orjson.dumps([scope.number for scope in scopes]).decode())[0][0])
+
+    def words_from(self, start: str, most: int) -> list[str]:
+        """The words that begin so, in order."""
+        self._run("vocabulary")
+        return [row[0] for row in self._run("words_from", start, start + _LAST_SIGN, most)]
+
+    def holding(self, expression: str, most: int) -> list[int]:
+        """Records that hold something, the newest first."""
+        return [row[0] for row in self._run("holding", expression, most)]
+
+    def dated(self, start: float, stop: float, most: int) -> list[int]:
+        return [row[0] for row in self._run("dated", start, stop, most)]
+
+    def around(self, ids: Sequence[int], reach: int) -> list[Neighbour]:
+        """What stands around each of some records in its session, in order, and the records themselves."""
+        return [Neighbour._make(row) for row in self._run("around", orjson.dumps(ids).decode(), reach)]
+
+    def named(self, ids: Sequence[int]) -> list[Named]:
+        return [Named._make(row) for row in self._run("named", orjson.dumps(ids).decode())]
 
 
 class Index:

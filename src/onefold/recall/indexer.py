@@ -15,8 +15,8 @@ from typing import TypeAlias
 from onefold.errors import SessionNotFound
 from onefold.journal import lineage
 from onefold.model import ERASED, INPUT_TAKEN, Record, SessionState
-from onefold.recall.index import Index, IndexedUpTo, IndexRows
-from onefold.recall.searchable_text import searched
+from onefold.recall.index import Index, IndexedUpTo, IndexRows, Said
+from onefold.recall.searchable_text import part, searched, speaker
 from onefold.recall.tokenizer import spaced
 from onefold.storage.base import Backend, Transaction
 
@@ -147,15 +147,15 @@ def _one_page(backend: Backend, entries: IndexRows, session: str) -> int:
         return _one_page(backend, entries, session)
     if page:
         mark = entries.put_mark(session, page[-1].number, page[-1].id)
-        _take_in(entries, mark, page)
+        take_in(entries, mark, page)
     elif mark is None:
         entries.put_mark(session, upto, "")
     return len(page)
 
 
-def _take_in(entries: IndexRows, mark: IndexedUpTo, page: Iterable[Record]) -> None:
+def take_in(entries: IndexRows, mark: IndexedUpTo, page: Iterable[Record]) -> None:
     """What is said in a page of records goes in. What is announced in it as erased, or said once more, goes out."""
-    new: dict[int, tuple[float, str]] = {}
+    new: dict[int, Said] = {}
     gone: set[int] = set()
     repeated: set[int] = set()
     for record in page:
@@ -166,7 +166,7 @@ def _take_in(entries: IndexRows, mark: IndexedUpTo, page: Iterable[Record]) -> N
                 continue
             repeated.add(record.body["input"])  # the message that follows says the same
         elif said := searched(record):
-            new[record.number] = record.at, spaced(said)
+            new[record.number] = Said(record.at, spaced(said), spaced(speaker(record)), part(record, said))
     erased = [entries.drop(mark, number) for number in gone]
     if any(erased):
         entries.to_wipe()

@@ -24,10 +24,10 @@ delete from sessions where number = ?;
 select coalesce(max(id), 0) + 1 from records;
 
 -- put_record: one more that can be found
-insert into records (id, session, number, at) values (?, ?, ?, ?);
+insert into records (id, session, number, at, length, part) values (?, ?, ?, ?, ?, ?);
 
 -- put_words: what is said in it
-insert into words (rowid, said, scope) values (?, ?, ?);
+insert into words (rowid, said, scope, speaker) values (?, ?, ?, ?);
 
 -- record: under which id a record is known here
 select id from records where session = ? and number = ?;
@@ -47,10 +47,33 @@ delete from records where session = ?;
 -- optimize: brings all words into one piece, without those of records that are gone
 insert into words (words) values ('optimize');
 
--- search: what holds the words, the best first, and of equals the newest
-select s.id, r.number
-from words
-join records r on r.id = words.rowid
-join sessions s on s.number = r.session
-where words match ?
-order by round(bm25(words, 1.0, 0.0), 1), r.at desc, r.id desc;
+-- size: about how many records there are
+select coalesce(max(id), 0) from records;
+
+-- extent: the same of some sessions, by their numbers as JSON
+select coalesce(sum(upto), 0) from sessions where number in (select value from json_each(?));
+
+-- vocabulary: makes the words of the index readable, on this connection
+create virtual table if not exists temp.vocabulary using fts5vocab (main, words, row);
+
+-- words_from: the words from one up to another one, in order
+select term from temp.vocabulary where term >= ? and term < ? limit ?;
+
+-- holding: the newest records that hold something
+select rowid from words where words match ? order by rowid desc limit ?;
+
+-- dated: the newest records of a time
+select id from records where at >= ? and at < ? order by id desc limit ?;
+
+-- around: some records, by their ids as JSON, and what stands around each of them
+select a.id, b.id, b.session, b.number, b.at, b.part
+from json_each(?) j
+join records a on a.id = j.value
+join records b on b.session = a.session and b.number between a.number - ?2 and a.number + ?2
+order by a.id, b.number;
+
+-- named: some records, by their ids as JSON
+select r.id, s.id, r.number, r.at, r.length
+from json_each(?) j
+join records r on r.id = j.value
+join sessions s on s.number = r.session;

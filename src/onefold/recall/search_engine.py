@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -18,7 +19,8 @@ from onefold.recall.hits import Hit, HitReader, SearchRequest, SearchResult
 from onefold.recall.index import Index, IndexUnavailable
 from onefold.recall.indexer import Deadline, Progress, catch_up
 from onefold.recall.query import parse
-from onefold.recall.scan import scan
+from onefold.recall.ranker import rank
+from onefold.recall.scan import scan, scan_literally, stretches
 from onefold.storage.base import Backend, Transaction
 from onefold.storage.locations import sidecar_path
 from onefold.store import Store
@@ -32,7 +34,6 @@ PATIENCE = 2.0
 _EXAMINED = 5000
 """Candidates that are looked up in the journal at most: of those that match, few are undone or gone."""
 _WINDOW = 500
-_END = 1 << 62
 
 _in_memory: weakref.WeakKeyDictionary[Backend, Index] = weakref.WeakKeyDictionary()
 _one = Lock()
@@ -56,52 +57,60 @@ class Recall:
         query: str,
         *,
         session: str | None = None,
+        forks: bool = False,
         limit: int = 20,
         undone: bool = True,
+        in_view: bool = True,
+        around: bool = True,
         patience: float | None = PATIENCE,
         progress: Progress | None = None,
     ) -> SearchResult:
         """What matches words, "phrases", beginnings* and -what-not, the best first and of equals the newest.
 
-        In one session, with its past if it is a fork; or in all, where each record is shown once. Records with all of
-        the words come first; if there are none, those with some. `undone` False leaves out what was taken back.
-        `patience` bounds the time for reading what is new, None does not.
+        In one session, with its past if it is a fork, and with `forks` also in every fork of it, such as those of its
+        sub-agents; or in all, where each record is shown once. Records with all of
+        the words come first, then those with most of them, or with some; to a question also counts what was said around
+        a record. `undone` False leaves out what was taken back, `in_view` False what the session's context shows.
+        `around` gives each hit what was said before and after it. `patience` bounds the time for reading what is new,
+        None does not.
         """
         within = self.store.resolve(session) if session is not None else None
-        ask = SearchRequest(parse(query), within, max(1, min(limit, MOST)), undone)
-        if self.index is not None and ask.query.indexed:
+        read = None if forks else within
+        ask = SearchRequest(parse(query), within, max(1, min(limit, MOST)), undone, in_view, around, forks)
+        if not ask.query.indexed:
+            return scan_literally(self._backend, ask, Deadline.after(patience))
+        if self.index is not None:
             for again in (True, False):
                 try:
                     behind = catch_up(
-                        self._backend, self.index, Deadline.after(patience), session=within, progress=progress
+                        self._backend, self.index, Deadline.after(patience), session=read, progress=progress
                     )
                     return SearchResult(tuple(self._look(self.index, ask)), behind)
                 except IndexUnavailable as error:
                     if not again:
                         log.warning("%s; the journal is read through instead", error)
-        deadline = Deadline.after(patience)
-        found = scan(self._backend, ask, deadline)
-        if not found.hits and not found.behind and (loose := ask.loosened()) is not None:
-            found = scan(self._backend, loose, deadline)
-        return found
+        index, behind = scan(self._backend, within, forks, Deadline.after(patience))
+        return SearchResult(tuple(self._look(index, ask)), behind, indexed=False)
 
     def _look(self, index: Index, ask: SearchRequest) -> list[Hit]:
         with index.open(PATIENCE) as entries:
 
             def judge(tx: Transaction) -> list[Hit]:
-                if ask.session is None:
-                    candidates = entries.search(ask.query, ())
-                else:
-                    parts = lineage.record_ranges(tx, ask.session, 1, _END)
+                scopes, ours = None, None
+                if ask.session is not None:
+                    parts = stretches(tx, ask.session, forks=ask.forks)
                     ours = {owner: range(first, stop) for owner, first, stop in parts}
-                    scopes = tuple(m.scope for owner in ours if (m := entries.mark(owner)) is not None)
-                    found = entries.search(ask.query, scopes) if scopes else iter(())
-                    candidates = (c for c in found if c[1] in ours[c[0]])
-                return [*islice(HitReader(tx, ask).hits(islice(candidates, _EXAMINED)), ask.limit)]
+                    scopes = [m for owner in ours if (m := entries.mark(owner)) is not None]
+                    if not scopes:
+                        return []
+                ranking = rank(entries, ask.query, scopes, ask.limit)
+                candidates = (c for c in ranking.found if ours is None or c[1] in ours[c[0]])
+                reader = HitReader(tx, replace(ask, query=ranking.query))
+                return [*islice(reader.hits(islice(candidates, _EXAMINED)), ask.limit)]
 
             hits = self._backend.read(judge)
-        if not hits and (loose := ask.loosened()) is not None:
-            return self._look(index, loose)
+        if not hits and (loose := ask.query.loosened()) is not None:
+            return self._look(index, replace(ask, query=loose))
         return hits
 
     def read(self, session: str, first: int = 1, last: int | None = None) -> list[Record]:
@@ -159,10 +168,14 @@ def search(
     session: str | None = None,
     limit: int = 20,
     undone: bool = True,
+    in_view: bool = True,
+    around: bool = True,
     patience: float | None = PATIENCE,
 ) -> list[Hit]:
     """Looks for words in one session, or in all of a store: `Recall(store).search` for one question."""
-    found = Recall(store).search(query, session=session, limit=limit, undone=undone, patience=patience)
+    found = Recall(store).search(
+        query, session=session, limit=limit, undone=undone, in_view=in_view, around=around, patience=patience
+    )
     if found.behind:
         log.warning("search in %s: the index is behind by %d records; search again", store.address, found.behind)
     return [*found.hits]

@@ -357,6 +357,12 @@ class CurveJson(TypedDict):
     limit: LimitJson | None
 
 
+class SurroundingJson(TypedDict):
+    number: int
+    role: str
+    excerpt: str
+
+
 class HitJson(TypedDict):
     session: str
     number: int
@@ -367,6 +373,8 @@ class HitJson(TypedDict):
     excerpt: str
     marks: list[list[int]]
     partial: bool
+    nearby: bool
+    around: list[SurroundingJson]
 
 
 class HitsJson(TypedDict):

@@ -316,6 +316,8 @@ def hit_json(hit: Hit) -> HitJson:
         "excerpt": hit.excerpt,
         "marks": [[start, stop] for start, stop in hit.marks],
         "partial": hit.partial,
+        "nearby": hit.nearby,
+        "around": [{"number": one.number, "role": one.role, "excerpt": one.excerpt} for one in hit.around],
     }
 
 

@@ -45,8 +45,11 @@ export class Search {
       const found = await get("search", { q: this.q.slice(0, 1000), session: this.session, limit: 50 }, control.signal);
       replace(this.body,
         found.behind ? el("p.about", {}, `${words.many(found.behind, "record")} are not looked at yet; search again in a moment.`, " ", button("Again", () => this.load())) : null,
-        found.hits.some((hit) => hit.partial) ? el("p.about", {}, "No record has all of these words. These have some.") : null,
+        found.hits.length && found.hits.every((hit) => hit.partial) ? el("p.about", {}, "No record has all of these words. These have some.") : null,
         found.hits.length ? found.hits.map(hit) : empty("Nothing found", "No record has these words."));
+      const further = found.behind && found.behind !== this.behind;
+      this.behind = found.behind;
+      if (further) return this.load(); // a first search goes on by itself, and what is left is shown
     } catch (error) {
       if (error.name !== "AbortError") replace(this.body, trouble(error, () => this.load()));
     }
