@@ -758,8 +758,9 @@ def spends(total: int) -> Event:
     return says("", _meta={"usage": {"inputTokens": total - 5, "outputTokens": 5, "totalTokens": total}})
 
 
-def turns_of(*totals: int, **how: bool) -> list[Event]:
-    return [event for id, total in enumerate(totals, 10) for event in (prompt(id, "go on"), quota(id, total, **how))]
+def turns_of(*totals: int, camel: bool = True) -> list[Event]:
+    turns = [(prompt(id, "go on"), quota(id, total, camel=camel)) for id, total in enumerate(totals, 10)]
+    return [event for turn in turns for event in turn]
 
 
 @pytest.mark.parametrize("camel", [True, False])
