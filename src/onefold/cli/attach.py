@@ -51,7 +51,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Talks with a session's agent in the terminal, or follows a session live.
+    """Talks with an agent, or follows a session live.
 
     On a terminal, with --url or ONEFOLD_URL naming the server that runs the agent, there is a line to type in: what you
     type goes to the agent, /compact and /undo do what they say, the agent's questions are answered, Ctrl-C stops the

@@ -30,7 +30,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     allow_http: AllowHttpOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Says something to a session's agent, and prints what it answers.
+    """Prints what an agent answers to one prompt.
 
     It waits for its turn, and for the end of it: others may be talking with the same agent. Prints the agent's words as
     they come, without its thoughts and tools. What the agent asks meanwhile is for others to answer, on the page or in
