@@ -1,6 +1,6 @@
 """`python -m onefold` is the command line."""
 
-from onefold.cli import main
+from onefold.cli import start
 
 if __name__ == "__main__":
-    main()
+    start()

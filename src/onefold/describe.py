@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from onefold.humanize import ago, clock_time, count, listed
 from onefold.messages import FORMATS, encode
@@ -218,10 +218,37 @@ def _healed(record: Record, body: Json) -> str:
     return f"{count(len(body['findings']), 'derived row')} repaired: {listed(f['what'] for f in body['findings'])}"
 
 
+CONFIDENCE: Mapping[str, str] = {
+    "acp": "high",
+    "hermes.meta": "high",
+    "qwen.meta": "high",
+    "vibe.meta": "high",
+    "vibe.tool": "high",
+    "hermes.stderr": "medium",
+    "qwen.text": "medium",
+    "text": "low",
+    "usage": "low",
+    "usage.meta": "low",
+}
+"""How sure it is that an agent compacted if only this says so."""
+
+
+def confidence(signals: Iterable[str]) -> str | None:
+    """How sure it is that an agent compacted, by what it was seen: `high`, `medium` or `low`. Two of different kinds
+    that agree are no guess. None if none of them is a detector of onefold's."""
+    known = [w for w in signals if w in CONFIDENCE]
+    if not known or any(CONFIDENCE[w] == "high" for w in known):
+        return "high" if known else None
+    agree = len({w.partition(".")[0] for w in known}) > 1
+    return "medium" if agree or any(CONFIDENCE[w] == "medium" for w in known) else "low"
+
+
 def _seen_by(body: Json) -> str:
     """The strongest detector first, which is the source, and the others."""
     others = [w for w in body.get("witnesses") or () if w != body["by"]]
-    return f"{body['by']} and {listed(others)}" if others else str(body["by"])
+    told = f"{body['by']} and {listed(others)}" if others else str(body["by"])
+    sure = confidence([body["by"], *others])
+    return told if sure is None else f"{told} ({sure} confidence)"
 
 
 _HOW = {

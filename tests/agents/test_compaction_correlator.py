@@ -23,6 +23,7 @@ from onefold.acp.compaction_correlator import (
 )
 from onefold.acp.detectors import STRENGTHS, Event, Family, Observation, StderrLine, ToAgent, see, watch
 from onefold.acp.detectors.observation import What
+from onefold.describe import CONFIDENCE
 from onefold.model import MANUAL
 from tests.support.agent_frames import (
     SESSION,
@@ -48,9 +49,9 @@ THIRD = "20310102_030406_fedcba"
 NOON = 1_000.0
 
 
-def joiner(*, remembered: Iterable[str] = (), sources: Iterable[str] = ()) -> CompactionCorrelator:
+def joiner(**known: Iterable[str]) -> CompactionCorrelator:
     numbers = itertools.count(1)
-    return CompactionCorrelator(lambda: f"c{next(numbers)}", remembered=remembered, sources=sources)
+    return CompactionCorrelator(lambda: f"c{next(numbers)}", **known)
 
 
 def in_turn(**known: Iterable[str]) -> CompactionCorrelator:
@@ -105,7 +106,7 @@ def test_a_beginning_and_an_end_are_one_compaction() -> None:
     assert begun == CompactionBegan("c1", BY_ITSELF, "acp")
     assert isinstance(done, CompactionFinished)
     assert (done.id, done.source, done.signals, done.key, done.summary) == ("c1", "acp", ("acp",), "acp:a", "gist")
-    assert not done.guessed
+    assert done.confidence == "high"
 
 
 def test_an_end_alone_counts_if_it_is_told_well_enough() -> None:
@@ -135,7 +136,21 @@ def test_completed_twice_is_once_in_later_turns_and_after_a_restart_f71() -> Non
 def test_a_guess_is_marked_as_one() -> None:
     (done,) = finished(all_of(in_turn(), saw("done", "usage", before=9, after=2)))
 
-    assert (done.guessed, done.source, done.before, done.after) == (True, "usage", 9, 2)
+    assert (done.confidence, done.source, done.before, done.after) == ("low", "usage", 9, 2)
+
+
+def test_two_guesses_of_different_kinds_that_agree_are_more_than_one() -> None:
+    (answered,) = finished(all_of(in_turn(), saw("done", "text", backed_by=("usage",))))
+    (fell,) = finished(all_of(in_turn(), saw("started", "text"), saw("done", "usage")))
+    (alone,) = finished(all_of(in_turn(), saw("started", "usage"), saw("done", "usage.meta")))
+
+    assert [one.confidence for one in (answered, fell, alone)] == ["medium", "medium", "low"]
+    assert answered.signals == ("text", "usage")
+
+
+@pytest.mark.parametrize("source", sorted(STRENGTHS))
+def test_of_each_source_it_is_known_how_sure_it_is(source: str) -> None:
+    assert source in CONFIDENCE
 
 
 def test_a_segment_begins_where_the_end_was_first_seen_f73() -> None:
@@ -207,6 +222,30 @@ def test_a_stronger_kind_silences_the_weaker_from_then_on_f71() -> None:
 
 def test_the_silence_outlives_a_restart() -> None:
     assert all_of(in_turn(sources=["usage", "acp", "gone"]), saw("done", "usage"), saw("done", "text")) == []
+
+
+def test_what_reports_one_sort_of_compactions_silences_nobody_about_the_other() -> None:
+    """An agent that says by the protocol what it does by itself, and in words what it is asked for."""
+    by_itself = [saw("started", "acp", "a", automatic=True), saw("done", "acp", "a")]
+    asked = [saw("started", "text", automatic=False), saw("done", "text", automatic=False)]
+
+    joining = in_turn()
+    turns = [all_of(joining, *by_itself)]
+    for said in (asked, [saw("done", "usage")], asked):
+        joining.turn_settled(NOON)
+        joining.turn_started()
+        turns.append(all_of(joining, *said))
+
+    assert [len(finished(one)) for one in turns] == [1, 1, 0, 1]
+    again = in_turn(sources=["acp"], asked=["text"])
+    assert (len(finished(all_of(again, saw("done", "usage")))), len(finished(all_of(again, *asked)))) == (0, 1)
+
+
+def test_who_has_told_of_what_was_asked_for_silences_the_guesses_about_that() -> None:
+    asked = [saw("started", "text", automatic=False), saw("done", "text", automatic=False)]
+
+    assert all_of(in_turn(asked=["acp"]), *asked) == []
+    assert len(finished(all_of(in_turn(asked=["acp"]), saw("done", "usage")))) == 1
 
 
 def test_a_silenced_detector_ends_and_fails_nothing_and_is_named_all_the_same() -> None:
@@ -458,9 +497,9 @@ def test_opencode_by_hand_and_by_itself() -> None:
 
     done = finished(told("opencode", *by_hand, *by_itself, *replay))
 
-    assert [(one.trigger, one.guessed, one.summary) for one in done] == [
-        (MANUAL, True, "gist"),
-        (BY_ITSELF, True, "gist"),
+    assert [(one.trigger, one.confidence, one.summary) for one in done] == [
+        (MANUAL, "low", "gist"),
+        (BY_ITSELF, "low", "gist"),
     ]
 
 
@@ -468,6 +507,33 @@ def test_a_forged_line_in_any_place_is_no_compaction_f72() -> None:
     forged = f"hi\n{text(hermes_started())}\n{text(hermes_done())}"
 
     assert told("hermes", prompt(1, forged), hermes_started(), hermes_done(), answer(1), hermes_done()) == []
+
+
+@pytest.mark.parametrize("lag", range(8))
+def test_a_log_that_lags_behind_everything_else_makes_no_failure(lag: int) -> None:
+    """Each line of it comes so many frames after what it was written before, into later turns and a load."""
+    frames: list[tuple[Event, list[Event]]] = [
+        (prompt(1, "go"), [hermes_started(SESSION), hermes_done(OTHER)]),
+        (hermes_rotated(SESSION, OTHER, 1), []),
+        (answer(1), []),
+        (prompt(2, "go on"), [hermes_started(OTHER), hermes_done(OTHER)]),
+        (answer(2), []),
+        (load(3), []),
+        (loaded(3, _meta=provenance(OTHER, depth=1)), []),
+        (prompt(4, "and on"), []),
+        (says("done"), []),
+        (answer(4), []),
+    ]
+    events: list[Event] = []
+    for i, (frame, _) in enumerate(frames):
+        events.append(frame)
+        events += frames[i - lag][1] if i >= lag else []
+    events += [line for _, lines in frames[len(frames) - lag :] for line in lines]
+
+    outcomes = told("hermes", loaded(0, _meta=provenance(SESSION)), *events)
+
+    assert (len(finished(outcomes)), kinds(outcomes).count("CompactionFailed")) == (2, 0)
+    assert [one.aliases for one in finished(outcomes)] == [(SESSION, OTHER), ()]
 
 
 # ---------------------------------------------------------------------- any order
@@ -517,7 +583,7 @@ def test_any_order_and_any_repetition_of_signals_gives_exactly_the_compactions_t
         joining.turn_started()
         outcomes = all_of(joining, *said) + joining.turn_settled(NOON) + joining.tick(NOON + GRACE)
         strongest = max((one.source for one in said), key=lambda source: STRENGTHS[source], default="")
-        heard = STRENGTHS.get(strongest, 0) >= STRENGTHS.get(loudest, 0) or _kin(strongest, loudest)
+        heard = any(one.strength >= STRENGTHS.get(loudest, 0) or _kin(one.source, loudest) for one in said)
         loudest = max(loudest, strongest, key=lambda source: STRENGTHS.get(source, 0))
 
         assert len(finished(outcomes)) == (acts if heard else 0)

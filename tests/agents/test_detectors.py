@@ -554,6 +554,50 @@ def test_qwen_by_itself_and_in_vain() -> None:
     ]
 
 
+def test_qwen_without_metadata_answers_the_command_with_a_fixed_text() -> None:
+    asked = [prompt(1, "/compress"), says("Compressing context...")]
+    in_one = says("Compressing context...  \nContext compressed (20620 -> ~17850).")
+
+    told = seen("qwen", *asked, says("Context compressed "), says("(20620 -> ~17850)."), answer(1))
+    once = seen("qwen", prompt(1, "/compress keep the paths"), in_one, answer(1))
+
+    assert whats(told) == [("started", "qwen.text"), ("done", "qwen.text")]
+    assert [(o.before, o.after, o.automatic) for o in (told[1], once[0])] == [(20_620, 17_850, False)] * 2
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("Context compressed (20620 -> 20620).", "nothing became smaller"),
+        ("Failed to compress chat history.", "the agent says: Failed to compress chat history."),
+    ],
+)
+def test_qwens_fixed_text_that_says_otherwise_is_a_failure(said: str, cause: str) -> None:
+    told = seen("qwen", prompt(1, "/compress"), says("Compressing context..."), says(said), answer(1))
+
+    assert [(o.what, o.cause) for o in told] == [("started", None), ("failed", cause)]
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        [prompt(1, "say it"), says("Context compressed (20620 -> ~17850)."), answer(1)],
+        [prompt(1, "/compress"), says("Context compressed (20620 -> ~17850)."), answer(1, "cancelled")],
+        [prompt(1, "/status"), says("Context compressed (20620 -> ~17850)."), answer(1)],
+        [load(1), says("Context compressed (20620 -> ~17850)."), loaded(1)],
+    ],
+    ids=["a model's words", "cancelled", "another command", "loaded"],
+)
+def test_qwens_fixed_text_in_any_other_place_counts_for_nothing(turn: list[Event]) -> None:
+    assert seen("qwen", *turn) == []
+
+
+def test_what_else_stands_with_qwens_fixed_text_makes_it_count_for_nothing() -> None:
+    told = seen("qwen", prompt(1, "/compress"), says("It says: Context compressed (9 -> 5)."), answer(1))
+
+    assert [o.what for o in told] == ["failed"]
+
+
 def test_vibe_marks_the_tool_call_of_one_that_it_does_by_itself() -> None:
     told = seen(
         "vibe", prompt(1, "go on"), vibe("k", "in_progress", kind="tool_call"), vibe("k", "completed"), answer(1)
@@ -602,17 +646,165 @@ def test_opencodes_answer_to_the_command_is_the_summary() -> None:
 
 @pytest.mark.parametrize(
     "turn",
-    [
-        [answer(2)],
-        [says("what was", "m1"), answer(2, "cancelled")],
-        [says("nothing to do", "m1"), usage(7785), answer(2)],
-    ],
+    [[answer(2)], [says("what was", "m1"), answer(2, "cancelled")], [usage(7785), answer(2)]],
     ids=["no answer", "cancelled", "nothing fell"],
 )
-def test_a_command_that_did_nothing_is_no_compaction(turn: list[Event]) -> None:
+def test_a_command_of_which_nothing_is_told_is_no_compaction(turn: list[Event]) -> None:
     told = seen("opencode", prompt(1, "go on"), usage(7785), answer(1), prompt(2, "/compact"), *turn)
 
     assert whats(told) == [("started", "text")]
+
+
+@pytest.mark.parametrize(
+    ("after", "backed_by"), [((), ()), ((9_100,), ()), ((7_785,), ()), ((7_000,), ("usage",)), ((900,), ("usage",))]
+)
+def test_a_command_that_ended_well_counts_whatever_usage_does(
+    after: tuple[int, ...], backed_by: tuple[str, ...]
+) -> None:
+    """A summary of a short context may be longer than that was."""
+    for name in ("opencode", "generic"):
+        told = seen(
+            name,
+            commands("compact"),
+            prompt(1, "hello"),
+            usage(7_785),
+            answer(1),
+            prompt(2, "/compact"),
+            says("You said hello, and I did.", "m1"),
+            *(usage(used) for used in after),
+            answer(2),
+        )
+
+        assert whats(told) == [("started", "text"), ("done", "text")]
+        assert told[1].backed_by == backed_by
+
+
+def test_opencodes_second_command_on_a_short_context_counts_too() -> None:
+    first = [prompt(2, "/compact"), says("You said hello.", "m2"), usage(1_142), answer(2)]
+    second = [prompt(3, "/compact"), says("You said hello, and nothing more.", "m3"), usage(1_160), answer(3)]
+
+    told = seen("opencode", prompt(1, "hello"), says("hi", "m1"), usage(7_762), answer(1), *first, *second)
+
+    assert whats(told) == [("started", "text"), ("done", "text")] * 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Nothing to compact.",
+        "Not enough messages to compact.",
+        "Compaction failed: the model is overloaded",
+        "Error: no model",
+        "There is nothing to summarize yet.",
+        "The conversation is too short to be compacted.",
+        "Could not compress the context (500)",
+        "Compaction was skipped; the context is small.",
+        "Compacting...\n\nCompacting failed: overloaded",
+        "I can\u2019t compact this conversation.",
+    ],
+)
+def test_an_answer_that_refuses_is_a_failure_with_its_words(said: str) -> None:
+    told = seen(
+        "generic", commands("compact"), prompt(1, "/compact"), *map(says, said.partition(" ")), usage(99), answer(1)
+    )
+
+    assert whats(told) == [("started", "text"), ("failed", "text")]
+    assert told[1].cause is not None
+    assert told[1].cause.startswith("the agent says: ")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Compacted.",
+        "Context compacted: 12 messages became 4.",
+        "Compacting...\n\nCompacting completed.",
+        "The user asked why a test fails. " * 20 + "It was not compacted before.",
+    ],
+)
+def test_an_answer_that_does_not_refuse_is_none(said: str) -> None:
+    assert whats(seen("generic", commands("compact"), prompt(1, "/compact"), says(said), answer(1)))[1:] == [
+        ("done", "text")
+    ]
+
+
+def test_usage_that_fell_by_half_speaks_louder_than_words() -> None:
+    refused = [prompt(2, "/compact"), says("No changes were made to the files.", "m2")]
+
+    told = seen("opencode", prompt(1, "hello"), usage(7_762), answer(1), *refused, usage(1_142), answer(2))
+
+    assert whats(told)[1:] == [("done", "text")]
+
+
+def test_where_it_is_unclear_what_came_of_a_command_the_next_usage_tells() -> None:
+    silent = [commands("compact"), prompt(1, "go"), usage(90_000), answer(1), prompt(2, "/compact"), answer(2)]
+
+    fell = seen("generic", *silent, prompt(3, "go on"), usage(9_000), answer(3))
+    stayed = seen("generic", *silent, prompt(3, "go on"), usage(91_000), answer(3))
+
+    assert whats(fell) == [("started", "text"), ("done", "usage")]
+    assert whats(stayed) == [("started", "text")]
+
+
+# ---------------------------------------------------------------------- token counts in _meta
+
+
+def quota(id: int, total: int, *, camel: bool = True, models: tuple[str, ...] = ("m",)) -> Event:
+    parts = {"totalTokens": total} if camel else {"input_tokens": total - 2, "output_tokens": 2}
+    used = {"token_count": parts, "model_usage": [{"model": model, "token_count": parts} for model in models]}
+    return FromAgent(result(id, {"stopReason": "end_turn", "_meta": {"quota": used}}))
+
+
+def spends(total: int) -> Event:
+    return says("", _meta={"usage": {"inputTokens": total - 5, "outputTokens": 5, "totalTokens": total}})
+
+
+def turns_of(*totals: int, camel: bool = True) -> list[Event]:
+    turns = [(prompt(id, "go on"), quota(id, total, camel=camel)) for id, total in enumerate(totals, 10)]
+    return [event for turn in turns for event in turn]
+
+
+@pytest.mark.parametrize("camel", [True, False])
+def test_token_counts_of_turns_that_fell_are_a_guess(camel: bool) -> None:
+    told = seen("generic", *turns_of(22_000, 195_000, 21_000, 22_000, camel=camel))
+
+    assert [(o.what, o.source, o.before, o.after) for o in told] == [("done", "usage.meta", 195_000, 21_000)]
+
+
+def test_token_counts_of_messages_tell_it_too() -> None:
+    turns = [
+        event
+        for id, total in enumerate((22_000, 195_000, 21_000), 10)
+        for event in (prompt(id, "go on"), spends(3 * total), spends(total), answer(id))
+    ]
+
+    assert whats(seen("generic", *turns)) == [("done", "usage.meta")]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        turns_of(22_000, 66_000, 23_000),
+        turns_of(195_000, 21_000),
+        turns_of(60_000, 195_000, 98_000),
+        [usage(22_000), *turns_of(22_000, 195_000, 21_000)],
+        [*turns_of(22_000, 195_000), prompt(2, "/clear"), answer(2), *turns_of(21_000)],
+        [*turns_of(22_000, 195_000), load(3), spends(21_000), loaded(3), *turns_of(21_000)],
+        [*turns_of(22_000, 195_000), prompt(2, "go"), quota(2, 21_000, models=("another",))],
+        [*turns_of(22_000), prompt(2, "go"), tool_call(), quota(2, 195_000), *turns_of(21_000)],
+        [*turns_of(22_000, 195_000), compaction("a", "completed", replayed=True), *turns_of(21_000)],
+    ],
+    ids=["called thrice", "too few", "half", "usage_update", "cleared", "loaded", "model", "tools", "reported"],
+)
+def test_token_counts_that_have_another_reason_to_fall_are_none(events: list[Event]) -> None:
+    assert [o for o in seen("generic", *events) if o.source == "usage.meta"] == []
+
+
+def test_a_command_that_ends_without_a_word_has_compacted_if_its_model_had_to_work() -> None:
+    asked = [commands("compact"), prompt(1, "/compact")]
+
+    assert whats(seen("generic", *asked, quota(1, 7_612))) == [("started", "text"), ("done", "text")]
+    assert whats(seen("generic", *asked, quota(1, 0))) == [("started", "text")]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import importlib
 import math
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -240,6 +241,27 @@ def adhoc(command: Sequence[str], *, cwd: str | None = None) -> Agent:
     """An agent that is named by its command alone."""
     name = command[0].replace("\\", "/").rsplit("/", 1)[-1]
     return Agent(name if _NAME.fullmatch(name) else "agent", tuple(command), cwd=cwd)
+
+
+KNOWN: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "opencode": (("opencode", "acp"),),
+    "claude": (("claude-agent-acp",), ("claude-code-acp",)),
+    "codex": (("codex-acp",),),
+    "hermes": (("hermes-acp",), ("hermes", "acp")),
+}
+"""Agents that need no config: by the name a person calls them, the commands by which they speak ACP."""
+
+
+def well_known(name: str, path: str | None = None) -> Agent:
+    """An agent by the name that everybody calls it, if it is installed here."""
+    for command in KNOWN[name]:
+        if shutil.which(command[0], path=path) is not None:
+            return Agent(name, command)
+    programs = " or ".join(repr(command[0]) for command in KNOWN[name])
+    raise AgentUnusable(
+        f"the agent {name!r} is not installed here: {programs} is not found. Install it, or give its command: "
+        "`onefold run -- COMMAND`"
+    )
 
 
 def _redact(frames: Mapping[str, Any]) -> Redact | None:

@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import threading
@@ -439,6 +440,18 @@ def _spawn(command: Sequence[str], env: Mapping[str, str] | None, cwd: str | Non
         raise CannotStart(f"the agent {command[0]!r} cannot be started: {_why_not(error, command[0], cwd)}") from error
     except ValueError as error:  # a NUL in it
         raise CannotStart(f"the agent {command[0]!r} cannot be started: {error}. Correct its command or env") from error
+
+
+def check_startable(command: Sequence[str], env: Mapping[str, str], cwd: str | None) -> None:
+    """Raises as a start would if the program or the folder is not there. Starts nothing."""
+    if cwd is not None and not Path(cwd).is_dir():
+        raise CannotStart(f"the agent {command[0]!r} cannot be started: {_why_not(OSError(), command[0], cwd)}")
+    program = command[0]
+    beside = str(Path(cwd or ".") / program) if "/" in program else program
+    if shutil.which(beside, path=env.get("PATH")) is None:
+        there = "/" in program and Path(beside).exists()
+        error = OSError(errno.EACCES if there else errno.ENOENT, "")
+        raise CannotStart(f"the agent {program!r} cannot be started: {_why_not(error, program, cwd)}")
 
 
 def _why_not(error: OSError, program: str, cwd: str | None) -> str:

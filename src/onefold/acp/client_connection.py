@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import traceback
 from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
 from onefold.acp import detectors
 from onefold.acp.agent_config import Agent
+from onefold.acp.client_requests import (
+    CANCELLED,
+    ClientRequest,
+    ignore_error,
+    opened_for,
+    passed_on,
+    release,
+    session_of,
+)
 from onefold.acp.host import RoomHost
 from onefold.acp.members import Member, known_as
+from onefold.acp.prompt_queue import SubmittedPrompt
 from onefold.acp.replay import ReplayPoint, replay, replayed
 from onefold.acp.room import Room
 from onefold.acp.room_errors import BUSY, FORBIDDEN, RequestRejected, RoomClosed
@@ -44,6 +53,11 @@ LARGE = 128 << 10
 
 _REQUESTS = ("initialize", "authenticate", "session/", "onefold/")
 """So begin methods that are none of a notification, but for `session/cancel`: an agent is not told them so either."""
+
+_PROMPTS = ("session/prompt", "onefold/steer")
+_POLICIES = {"full": "all", "pending_only": "pending", "none": "none", "after_message": "all"}
+"""What the proposed standard for `session/attach` calls the parts of history, and what they are here. No message has an
+id in all agents, so what comes after one is all of it."""
 
 Scope = Literal["read", "write", "agents", "compact", "admin"]
 History = Literal["all", "segment", "pending", "none"]
@@ -85,6 +99,8 @@ class ClientConnection:
         """The room that was made for this client, and whose agent wants somebody to log in first."""
         self._tasks: dict[asyncio.Task[None], int] = {}
         """What is under way, and how large its frame was."""
+        self._asked: dict[str | int, ClientRequest] = {}
+        """Requests that are not answered yet, by the client's id."""
 
     async def take(self, line: str) -> None:
         """One line from the client."""
@@ -131,17 +147,25 @@ class ClientConnection:
         id, method = frame.id, frame.method or ""
         if id is None:
             return
+        asked = self._asked[id] = ClientRequest(asyncio.current_task(), prompting=method in _PROMPTS)
         try:
             answer = await self._do(method, frame.params, id)
+        except asyncio.CancelledError:
+            if not asked.taken_back:
+                raise
+            answer = error(id, CANCELLED, f"{method} was cancelled")
         except RequestRejected as refused:
             answer = error(id, refused.code, str(refused), refused.data)
-            _let_go(refused)
+            release(refused)
         except OnefoldError as refused:
             answer = error(id, INVALID_PARAMS, str(refused), {"kind": kind_of(refused)})
-            _let_go(refused)
+            release(refused)
         except Exception as trouble:  # whatever it was, who asked has to hear of it
             log.error("a client's %s failed", method, extra={"client": self._name}, exc_info=trouble)
             answer = error(id, INTERNAL_ERROR, f"{method} failed: {str(trouble) or type(trouble).__name__}")
+        finally:
+            if self._asked.get(id) is asked:
+                del self._asked[id]
         if answer is not None:
             self._give(answer)
 
@@ -157,11 +181,13 @@ class ClientConnection:
             "session/list": self._list,
             "session/prompt": self._prompt,
             "session/close": self._close_session,
+            "session/detach": self._close_session,
             "session/delete": self._not_here,
             "session/fork": self._not_here,
             "onefold/steer": self._steer,
             "onefold/unqueue": self._unqueue,
             "onefold/compact": self._compact,
+            "onefold/history": self._history,
             "onefold/restart": self._restart,
             "onefold/close": self._close_room,
         }
@@ -171,7 +197,7 @@ class ClientConnection:
         room, _ = await self._in(params)
         await self._check(room.process.agent, method, params)
         await room.ready()
-        return _passed_on(await room.forward(method, params), id)
+        return passed_on(await room.forward(method, params), id)
 
     async def _initialize(self, params: dict[str, Json], id: str | int) -> Frame:
         self._need("read")
@@ -189,7 +215,7 @@ class ClientConnection:
         )
         more = able.get("sessionCapabilities")
         more = dict(more) if isinstance(more, dict) else {}
-        more |= {"list": {}, "resume": {}, "close": {}}
+        more |= {"list": {}, "resume": {}, "close": {}, "attach": {}}
         for withheld in ("fork", "delete"):
             more.pop(withheld, None)
         able |= {"loadSession": True, "sessionCapabilities": more}
@@ -215,7 +241,7 @@ class ClientConnection:
         answer = await room.forward("authenticate", params)
         if "error" not in answer.body:
             room.process.authenticated()
-        return _passed_on(answer, id)
+        return passed_on(answer, id)
 
     async def _here(self, any_id: str) -> Room | None:
         """The room of a session. Who may not run agents starts none: if it is not open, what the journal has of it has
@@ -261,7 +287,7 @@ class ClientConnection:
 
     async def _load(self, params: dict[str, Json], id: str | int) -> Frame | None:
         self._need("read")
-        room = await self._here(_session(params))
+        room = await self._here(session_of(params))
         if room is not None and self._who.may("agents"):
             await room.ready()
         session, moment = await self._moment(room, params)
@@ -273,16 +299,16 @@ class ClientConnection:
             await self._join(room, id, params, named=False, after=moment.frame)
         else:
             self._expect(session, moment.frame)
-            self._give(result(id, _told({}, None, params)))
+            self._give(result(id, opened_for({}, None, params)))
         return None
 
     async def _resume(self, params: dict[str, Json], id: str | int) -> Frame | None:
         self._need("read")
-        room = await self._here(_session(params))
+        room = await self._here(session_of(params))
         if room is None:
             session, moment = await self._moment(None, params)
             self._expect(session, moment.frame)
-            return result(id, _told({}, None, params))
+            return result(id, opened_for({}, None, params))
         if self._who.may("agents"):
             await room.ready()
         await self._join(room, id, params, named=False)
@@ -295,7 +321,7 @@ class ClientConnection:
         host = self._host
 
         def read_moment() -> tuple[str, ReplayPoint]:
-            room_journal = RoomJournal(host.store, host.store.resolve(_session(params)))
+            room_journal = RoomJournal(host.store, host.store.resolve(session_of(params)))
             return room_journal.session, ReplayPoint(room_journal.folded(), room_journal.state().last)
 
         return await host.in_thread(read_moment)
@@ -308,11 +334,15 @@ class ClientConnection:
         """The snapshot, as much history as asked for, and the frame from which everything follows: one moment."""
         self._need("read")
         watch = params.get("watch") is True
-        room = self._running(_session(params)) if watch else await self._here(_session(params))
+        room = self._running(session_of(params)) if watch else await self._here(session_of(params))
         after = params.get("after")
         if after is not None and (isinstance(after, bool) or not isinstance(after, int) or after < 0):
             raise RequestRejected("`after` is the number of a frame", INVALID_PARAMS)
-        wanted = params.get("history", "segment" if after is None else "none")
+        policy = params.get("historyPolicy")
+        if policy is not None and policy not in _POLICIES:
+            raise RequestRejected(f"historyPolicy is one of {', '.join(_POLICIES)}", INVALID_PARAMS)
+        usual = "segment" if after is None else "none"
+        wanted = params.get("history", usual if policy is None else _POLICIES[policy])
         order = params.get("order", "oldest")
         if wanted not in ("all", "segment", "pending", "none") or order not in ("oldest", "newest"):
             raise RequestRejected(
@@ -331,6 +361,8 @@ class ClientConnection:
             )
         )
         said = {**shot, "sessionId": session, "history": told, "follow": begins}
+        if policy is not None:
+            said |= {"historyPolicy": "full" if wanted == "all" else policy, "clientId": self._name}
         if (room := room or self._host.room(session)) is None:
             self._expect(session, begins, attached=True)
             return result(id, said)
@@ -364,7 +396,11 @@ class ClientConnection:
         if not isinstance(params.get("prompt"), list):
             raise RequestRejected("a prompt is a list of blocks", INVALID_PARAMS)
         asked = await self._host.prompt(session, member, params, first=first)
-        asked.accepted.add_done_callback(_heard)
+        asked.accepted.add_done_callback(ignore_error)
+        if (request := self._asked.get(id)) is not None:
+            request.prompt = session, member, asked
+            if request.taken_back:
+                await self._withdraw(session, member, asked)
         return result(id, await asked.ended)
 
     async def _steer(self, params: dict[str, Json], id: str | int) -> Frame:
@@ -388,13 +424,26 @@ class ClientConnection:
     async def _restart(self, params: dict[str, Json], id: str | int) -> Frame:
         """The agent's process ends, whatever it does, and another one takes its session up."""
         self._need("agents")
-        room = await self._host.restart(_session(params), self._name)
+        room = await self._host.restart(session_of(params), self._name)
         return result(id, {"agent": room.process.agent.name, "phase": room.phase})
 
     async def _close_room(self, params: dict[str, Json], id: str | int) -> Frame:
         """The agent's process ends, and the room with it, until somebody writes to it again."""
         self._need("agents")
-        return result(id, {"closed": await self._host.shut(_session(params), f"{self._name} closed it")})
+        return result(id, {"closed": await self._host.shut(session_of(params), f"{self._name} closed it")})
+
+    async def _history(self, params: dict[str, Json], id: str | int) -> Frame:
+        """A page of what was said before a record: what an attach was too small for."""
+        self._need("read")
+        before, order = params.get("before"), params.get("order", "oldest")
+        if isinstance(before, bool) or not isinstance(before, int) or order not in ("oldest", "newest"):
+            raise RequestRejected("`before` is the number of a record; order is oldest or newest", INVALID_PARAMS)
+        session, moment = await self._moment(self._host.room(session_of(params)), params)
+        at = moment._replace(record=min(moment.record, before - 1))
+        told = await self._host.in_thread(
+            lambda: replayed(self._host.store, session, at, whole=True, newest=order == "newest")
+        )
+        return result(id, {"sessionId": session, "history": told})
 
     async def _close_session(self, params: dict[str, Json], id: str | int) -> Frame:
         """The client leaves; the room, which others share, stays."""
@@ -411,6 +460,9 @@ class ClientConnection:
     async def _notified(self, frame: Frame) -> None:
         try:
             method = frame.method or ""
+            if method == "$/cancel_request":
+                await self._take_back(frame.params.get("requestId"))
+                return
             self._need("agents")
             if method == "session/cancel":
                 session, member = self._seat_in(frame.params)
@@ -426,7 +478,27 @@ class ClientConnection:
             log.warning("a client's %s was rejected: %s", frame.method, refused, extra={"client": self._name})
             if isinstance(refused, RequestRejected) and refused.code == BUSY:
                 self._give(error(None, BUSY, f"{frame.method} was not passed on: {refused}"))
-            _let_go(refused)
+            release(refused)
+
+    async def _take_back(self, id: Json) -> None:
+        """The client does not want an answer any more. A prompt that waits is taken back, one that runs is stopped, and
+        both end as the protocol says that cancelled ones do; of anything else nobody waits for the end."""
+        asked = self._asked.get(id) if isinstance(id, str | int) else None
+        if asked is None or asked.taken_back:
+            return
+        asked.taken_back = True
+        if asked.prompt is not None:
+            await self._withdraw(*asked.prompt)
+        elif not asked.prompting and asked.task is not None:
+            asked.task.cancel()
+
+    async def _withdraw(self, session: str, member: Member, prompt: SubmittedPrompt) -> None:
+        number = await prompt.accepted
+        there = self._host.rooms.get(session)
+        if there is not None and number is not None and there.prompts.runs(number):
+            await there.cancel(member)
+        elif number is not None:
+            await self._host.unqueue(session, member, number)
 
     async def _answer(self, frame: Frame) -> None:
         for session, member in list(self._seats.items()):
@@ -467,7 +539,7 @@ class ClientConnection:
         member = self._seat(room.session)
 
         def first() -> None:
-            said = _told(room.process.opened, room.process.cwd, params)
+            said = opened_for(room.process.opened, room.process.cwd, params)
             self._give(result(id, {"sessionId": room.session, **said} if named else said))
 
         await self._sit(room, member, first, after=after)
@@ -512,44 +584,3 @@ class ClientConnection:
     def _need(self, scope: Scope) -> None:
         if not self._who.may(scope):
             raise RequestRejected(f"this token lacks the scope {scope!r}; one that has it may", FORBIDDEN)
-
-
-def _let_go(refused: BaseException | None) -> None:
-    """A rejection refers to the calls that it came through, and they to it and to what the client sent: megabytes that
-    would stay until Python looks for such rings, which it does by their number and not by their size."""
-    while refused is not None:
-        traceback.clear_frames(refused.__traceback__)
-        refused.__traceback__ = None
-        refused = refused.__context__
-
-
-def _passed_on(answer: Frame, id: str | int) -> Frame:
-    """The agent's answer, as the answer to a client's own request."""
-    said = {k: v for k, v in answer.body.items() if k in ("result", "error")}
-    return Frame({"jsonrpc": "2.0", "id": id, **said})
-
-
-def _told(opened: dict[str, Json], cwd: str | None, asked: dict[str, Json]) -> dict[str, Json]:
-    """What an agent said to its session's beginning, for one who joins it: with what was asked for in vain, since the
-    session has its folder and its MCP servers already."""
-    said = {k: v for k, v in opened.items() if k != "sessionId"}
-    ignored = [k for k, v in (("cwd", cwd), ("mcpServers", None)) if asked.get(k) and asked[k] != v]
-    if ignored:
-        meta = said.get("_meta")
-        meta = meta if isinstance(meta, dict) else {}
-        own = meta.get("onefold")
-        said["_meta"] = {**meta, "onefold": {**(own if isinstance(own, dict) else {}), "ignored": ignored}}
-    return said
-
-
-def _heard(accepted: asyncio.Future[int | None]) -> None:
-    """A prompt that is rejected is rejected at its end, too."""
-    if not accepted.cancelled():
-        accepted.exception()
-
-
-def _session(params: dict[str, Json]) -> str:
-    named = params.get("sessionId")
-    if not isinstance(named, str) or not named:
-        raise RequestRejected("which session? give its sessionId", INVALID_PARAMS)
-    return named

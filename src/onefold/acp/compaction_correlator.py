@@ -5,7 +5,8 @@ act are matched by that name. The others are matched by count: the second compac
 the second one of that turn for every source.
 
 A stronger kind of detector silences the weaker ones from then on: they are still named as detectors of an act, and no
-longer make, end or fail one.
+longer make, end or fail one. An agent may report by one signal what it does by itself, and by another what it is asked
+for; so a detector silences others only for compactions of the sort that it has reported.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from onefold.acp.detectors.observation import GUESS, METADATA, STDERR, STRENGTHS, Observation, kind
+from onefold.acp.detectors.observation import METADATA, STDERR, STRENGTHS, Observation, kind
+from onefold.describe import confidence
 from onefold.model import MANUAL, Ids
 
 BOUND = 600.0
@@ -56,8 +58,9 @@ class CompactionFinished:
     evidence: tuple[str, ...]
 
     @property
-    def guessed(self) -> bool:
-        return STRENGTHS[self.source] == GUESS
+    def confidence(self) -> str:
+        """How sure it is that it was one."""
+        return confidence(self.signals) or "low"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +104,15 @@ class _Compaction:
 class CompactionCorrelator:
     """The compactions of one session's agent, as they are seen."""
 
-    def __init__(self, ids: Ids, *, remembered: Iterable[str] = (), sources: Iterable[str] = ()) -> None:
-        """`remembered` are the keys, and `sources` the sources, of compactions that are in the journal already."""
+    def __init__(
+        self, ids: Ids, *, remembered: Iterable[str] = (), sources: Iterable[str] = (), asked: Iterable[str] = ()
+    ) -> None:
+        """`remembered` are the keys of compactions that are in the journal already, `sources` the sources of those that
+        the agent began by itself, and `asked` of those that somebody asked for."""
         self._ids = ids
         self._known = set(remembered)
-        self._loudest = max(sources, key=lambda source: STRENGTHS.get(source, 0), default="")
-        """The strongest source so far."""
+        self._loudest = {BY_ITSELF: _strongest(sources), MANUAL: _strongest(asked)}
+        """The strongest source so far, of those that began by themselves and of those that were asked for."""
         self._all: list[_Compaction] = []
         """Of this turn and the time after it, and those that are still open."""
         self._told: dict[str, int] = {}
@@ -182,11 +188,9 @@ class CompactionCorrelator:
 
     def observed(self, seen: Observation, at: float, mark: int = 0) -> list[Outcome]:
         """`mark` says where in the journal this was seen."""
-        loudest = STRENGTHS.get(self._loudest, 0)
-        silenced = seen.strength < loudest and seen.kind != kind(self._loudest)
-        if seen.strength > loudest:
-            self._loudest = seen.source
         if seen.replayed or self._replaying:
+            for trigger in self._loudest:
+                self._hear(seen, trigger)  # of the past it is seldom said who asked
             if seen.what == "done" and seen.key is not None:
                 self._known.add(seen.key)
             return []
@@ -196,6 +200,7 @@ class CompactionCorrelator:
         one = self._match(seen, begun)
         if one is None:
             return []
+        silenced = self._silenced(one, seen)
         acts: list[Outcome] = []
         if begun is not None and begun is not one and begun.state == "open" and self._begun.get(seen.source) is one:
             acts.append(begun.fail("another one began"))
@@ -204,6 +209,18 @@ class CompactionCorrelator:
         if one.state in ("heard", "open") or seen.key not in one.names():
             one.seen.append(seen)
         return acts if silenced else acts + self._decide(one, seen, at)
+
+    def _silenced(self, one: _Compaction, seen: Observation) -> bool:
+        """Whether somebody stronger, of another kind, tells of such a compaction, or of this very one."""
+        trigger = self._trigger(one, seen)
+        loudest = self._loudest[trigger]
+        self._hear(seen, trigger)
+        others = [loudest, *(other.source for other in one.seen)]
+        return any(STRENGTHS.get(other, 0) > seen.strength and kind(other) != seen.kind for other in others)
+
+    def _hear(self, seen: Observation, trigger: str) -> None:
+        if seen.strength > STRENGTHS.get(self._loudest[trigger], 0):
+            self._loudest[trigger] = seen.source
 
     def _is_expected(self, seen: Observation, at: float) -> bool:
         """Weak words count only where they make sense: a beginning in a turn, an end on stderr after its beginning."""
@@ -258,7 +275,7 @@ class CompactionCorrelator:
             one.id,
             self._trigger(one),
             source=told[0].source,
-            signals=tuple(dict.fromkeys(seen.source for seen in told)),
+            signals=tuple(dict.fromkeys(name for seen in told for name in (seen.source, *seen.backed_by))),
             key=next((seen.key for seen in told if seen.key is not None), None),
             mark=one.mark,
             summary=next((seen.summary for seen in told if seen.summary), None),
@@ -268,6 +285,10 @@ class CompactionCorrelator:
             evidence=tuple(dict.fromkeys(seen.evidence for seen in told)),
         )
 
-    def _trigger(self, one: _Compaction) -> str:
-        by_itself = next((seen.automatic for seen in one.seen if seen.automatic is not None), not self._asked)
-        return BY_ITSELF if by_itself else MANUAL
+    def _trigger(self, one: _Compaction, *more: Observation) -> str:
+        told = (seen.automatic for seen in (*one.seen, *more) if seen.automatic is not None)
+        return BY_ITSELF if next(told, not self._asked) else MANUAL
+
+
+def _strongest(sources: Iterable[str]) -> str:
+    return max(sources, key=lambda source: STRENGTHS.get(source, 0), default="")

@@ -34,9 +34,9 @@ class Compactions:
     async def take_up(self) -> None:
         """What is in the journal is not seen again."""
         room_journal = self._room.room_journal
-        acts, sources = await self._room.in_thread(room_journal.observed)
+        before = await self._room.in_thread(room_journal.observed)
         self._joiner = compaction_correlator.CompactionCorrelator(
-            room_journal.journal.new_id, remembered=acts, sources=sources
+            room_journal.journal.new_id, remembered=before.acts, sources=before.by_itself, asked=before.asked
         )
 
     # ------------------------------------------------------------------ seen
@@ -117,7 +117,12 @@ class Compactions:
         if self._claim is None:  # nobody saw it begin: whoever is told of an end was told of a beginning
             room.recorder.tell("onefold/compaction_started", {"compaction": id, "source": act.source})
         self._claim = None
-        done = {"compaction": id, "state": "committed", "source": act.source, "witnesses": list(act.signals)}
+        done: dict[str, Json] = {
+            "compaction": id, "state": "committed", "source": act.source, "witnesses": list(act.signals),
+            "confidence": act.confidence,
+        }  # fmt: skip
+        if act.before is not None and act.after is not None:
+            done["tokens"] = {"before": act.before, "after": act.after}
         room.recorder.tell("onefold/compaction_done", done)
         room.recorder.tell("onefold/head_changed", {"head": segment.number})
         await room.recorder.commit()

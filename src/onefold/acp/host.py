@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from onefold.acp.agent_config import Agent, Agents, AgentUnusable
+from onefold.acp.agent_subprocess import CannotStart, check_startable
 from onefold.acp.frame_erasure import settle
 from onefold.acp.frame_log import FrameLog
 from onefold.acp.members import Member
@@ -346,6 +347,17 @@ class RoomHost:
             return room
         finally:
             del self._opening[session]
+
+    def check_new(self, session: str, agent: Agent, cwd: str) -> None:
+        """Raises if a session is new and its agent's program is not there: so a command that cannot be started leaves
+        no session. One that is there already says so in its room."""
+        try:
+            self.store.resolve(session)
+        except SessionNotFound:
+            try:
+                check_startable(agent.command, self.environment(agent), agent.cwd or cwd)
+            except CannotStart as cannot:
+                raise RequestRejected(str(cannot)) from None
 
     async def _let_in(self, room: Room) -> None:
         """Those who waited for it are in it, from the number on that they have: so they hear all that is said in it."""

@@ -142,8 +142,7 @@ class PromptQueue:
             partial(room.room_journal.queue, body, actor=member.name, key=key if isinstance(key, str) else None)
         )
         await self.changed()
-        runs = self.turn is not None and self.turn.prompt == number
-        if not runs and all(q["input"] != number for q in self.queued):
+        if not self.runs(number) and all(q["input"] != number for q in self.queued):
             fulfil(ended, {"stopReason": "end_turn", "_meta": {"onefold": {"duplicate": True}}})
             return None  # the same key, and its turn is over
         self._waiting.setdefault(number, _PromptWaiter(params, member)).futures.append(ended)
@@ -167,6 +166,10 @@ class PromptQueue:
         waiting, self._sizes = await self._room.in_thread(read_changed)
         self.queued = [_shown(r) for r in waiting]
         self._room.recorder.tell("onefold/queue_changed", {"queue": self.queued})
+
+    def runs(self, number: int) -> bool:
+        """Whether the agent is at this prompt now."""
+        return self.turn is not None and self.turn.prompt == number
 
     async def unqueue(self, member: Member, number: int, done: asyncio.Future[Json]) -> None:
         """Takes a prompt back that waits."""

@@ -25,6 +25,7 @@ from onefold.model import (
     INPUT_QUEUED,
     QUESTION_ASKED,
     QUESTION_SETTLED,
+    REQUESTED,
     SEGMENT_OPENED,
     Claim,
     ClaimDenied,
@@ -60,6 +61,18 @@ class Unfinished:
     turn: int | None
     questions: tuple[str, ...]
     compaction: Compaction | None
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedBefore:
+    """What is in the journal of compactions that the agent made."""
+
+    acts: frozenset[str]
+    """The agent's own ids of them."""
+    by_itself: frozenset[str]
+    """The sources of those that it began by itself."""
+    asked: frozenset[str]
+    """And of those that somebody asked for."""
 
 
 def begins(message: Record) -> int:
@@ -226,21 +239,24 @@ class RoomJournal:
 
         return self.journal.backend.read(read_folded)
 
-    def observed(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The agent's own ids of the newest recorded compactions, and which detectors reported them: reported again,
-        they are not new, and weaker detectors stay silent."""
+    def observed(self) -> ObservedBefore:
+        """What the newest recorded compactions of the agent say of the next ones: reported again, they are not new, and
+        where a strong detector reported one, weaker ones stay silent."""
 
-        def read_observed(tx: Transaction) -> tuple[frozenset[str], frozenset[str]]:
+        def read_observed(tx: Transaction) -> ObservedBefore:
             acts: set[str] = set()
-            sources: set[str] = set()
+            sources: dict[str, set[str]] = {"asked": set(), "by itself": set()}
+            seen: dict[str, str] = {}
             for record in self._backwards(tx, get_session(tx, self.session)):
                 if record.kind == COMMITTED and record.key is not None and record.key.startswith(_ACT):
                     acts.add(record.key.removeprefix(_ACT))
                 elif record.kind == SEGMENT_OPENED and isinstance(record.body.get("by"), str):
-                    sources.add(record.body["by"])
+                    seen[str(record.body.get("compaction"))] = record.body["by"]
+                elif record.kind == REQUESTED and (by := seen.pop(record.body["compaction"], None)) is not None:
+                    sources["by itself" if record.body["trigger"] == "observed" else "asked"].add(by)
                 if len(acts) >= _REMEMBERED:
                     break
-            return frozenset(acts), frozenset(sources)
+            return ObservedBefore(frozenset(acts), frozenset(sources["by itself"]), frozenset(sources["asked"]))
 
         return self.journal.backend.read(read_observed)
 

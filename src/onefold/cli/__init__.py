@@ -5,7 +5,22 @@ What is slow to import is imported inside commands, so that `onefold --help` ans
 
 from __future__ import annotations
 
+import signal
 import sys
+
+
+def start() -> None:
+    """The program in a process of its own: Ctrl-C ends it without a traceback, at whatever moment it comes."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is open yet that would have to be closed
+    from onefold.cli.app import app  # noqa: F401
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # threads are waited for from here on
 
 
 def main() -> None:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from onefold.cli.options import WrongUse
+from onefold.cli.room_client import LARGEST, room_address, told_by
 from onefold.errors import OnefoldError
 
 if TYPE_CHECKING:
-    from websockets.http11 import Response
-
     from onefold.acp.client_connection import Scope
     from onefold.acp.host import RoomHost
     from onefold.acp.send_queue import SendQueue
-
-LONGEST = 64 << 20
-"""Bytes of one frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +29,7 @@ class Here:
 
 
 async def lines(source: BinaryIO) -> asyncio.StreamReader:
-    reader = asyncio.StreamReader(limit=LONGEST)
+    reader = asyncio.StreamReader(limit=LARGEST)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
     return reader
 
@@ -84,17 +78,11 @@ def bridge(url: str, token: str | None, session: str, *, allow_http: bool = Fals
         from websockets.exceptions import InvalidStatus, WebSocketException
     except ImportError:
         raise WrongUse("websockets is not installed, which this needs: pip install 'onefold[server]'") from None
-    from urllib.parse import quote
-
-    from onefold.cli.http_client import address
-
-    base = address(url, allow_http=allow_http)
-    there = f"ws{base.scheme.removeprefix('http')}://{base.netloc.rpartition('@')[2]}{base.path.rstrip('/')}"
-    there += f"/acp?session={quote(session, safe='')}"
+    there = room_address(url, session, allow_http=allow_http)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def run() -> None:
-        async with connect(there, additional_headers=headers, max_size=LONGEST) as socket:
+        async with connect(there, additional_headers=headers, max_size=LARGEST) as socket:
             source = await lines(sys.stdin.buffer)
 
             async def out() -> None:
@@ -116,13 +104,6 @@ def bridge(url: str, token: str | None, session: str, *, allow_http: bool = Fals
     try:
         asyncio.run(run())
     except InvalidStatus as refused:
-        raise OnefoldError(f"{url} rejected the connection: {_told(refused.response)}") from None
+        raise OnefoldError(f"{url} rejected the connection: {told_by(refused.response)}") from None
     except (OSError, WebSocketException) as error:
         raise OnefoldError(f"{url} cannot be joined: {error}; check that it runs, and give its token") from None
-
-
-def _told(response: Response) -> str:
-    """What a server said instead of opening a connection."""
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        return str(json.loads(response.body or b"")["error"]["message"])
-    return f"it answered {response.status_code}"

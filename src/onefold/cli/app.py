@@ -26,6 +26,7 @@ from onefold.cli import (
     pin,
     room,
     run,
+    say,
     search,
     serve,
     sessions,
@@ -105,5 +106,6 @@ app.command("worker")(worker.command)
 app.command("serve")(serve.command)
 app.command("run")(run.command)
 app.command("attach")(attach.command)
+app.command("say")(say.command)
 app.add_typer(room.app, name="room")
 app.add_typer(token.app, name="token")

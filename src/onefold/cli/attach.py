@@ -47,16 +47,22 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Join its agent's room: speak ACP here, for an editor.")
     ] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Only follow it, on a terminal too.")] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Follows a session live, in the terminal, until Ctrl-C.
+    """Talks with an agent, or follows a session live.
 
-    Works on a store of this machine, or with --url on a server, here or elsewhere. Prints a line for each record as it
-    is written, by whatever process: messages, turns, and a compaction as one line that says what was folded. A line to
-    a server that is cut is taken up again where it was, without a gap or a repeat. With --json, one object a line. If
-    the session is deleted meanwhile, the exit code is 1; if it cannot be followed at all, 2. To another machine it
-    speaks https only, unless --allow-http is given: a token that goes by plain http can be read on the way.
+    On a terminal, with --url or ONEFOLD_URL naming the server that runs the agent, there is a line to type in: what you
+    type goes to the agent, /compact and /undo do what they say, the agent's questions are answered, Ctrl-C stops the
+    turn, Ctrl-D leaves; /help says the rest. `onefold say` does it in scripts.
+
+    Everywhere else, and with --follow, it follows the session until Ctrl-C: on a store of this machine, or on a server.
+    It prints a line for each record as it is written, by whatever process: messages, turns, and a compaction as one
+    line that says what was folded. A line to a server that is cut is taken up again where it was, without a gap or a
+    repeat. With --json, one object a line. If the session is deleted meanwhile, the exit code is 1; if it cannot be
+    followed at all, 2. To another machine it speaks https only, unless --allow-http is given: a token that goes by
+    plain http can be read on the way.
 
     With --stdio it joins the room of an agent that a server runs: the Agent Client Protocol on standard input and
     output, so that an editor which starts a command shares the agent with everybody else.
@@ -81,7 +87,10 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         if server is not None:
             from onefold.cli.http_client import Remote
 
-            remote = Remote(server, token or os.environ.get("ONEFOLD_TOKEN") or None, allow_http=allow_http)
+            secret = token or os.environ.get("ONEFOLD_TOKEN") or None
+            remote = Remote(server, secret, allow_http=allow_http)
+            if not (follow or json or after is not None) and _talked(remote, secret, session, history, allow_http):
+                return
             _print(out, _there(remote, session, after, history))
         else:
             with open_store(store) as opened:
@@ -90,6 +99,18 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         out.end()
     except StaleHandle as moved:
         refuse(str(moved))
+
+
+def _talked(remote: Remote, token: str | None, session: str, history: History, allow_http: bool) -> bool:
+    """Whether it was talked with: there has to be a terminal, and an agent."""
+    from onefold.cli.talk import can_talk, talk
+
+    if not can_talk() or remote.get("/api/attach", session=session, history="none").get("agent") is None:
+        return False
+    from onefold.cli.room_client import RoomClient, unique_name
+
+    talk(RoomClient(remote.url, token, session, unique_name("terminal"), allow_http=allow_http), remote, history)
+    return True
 
 
 def _here(store: Store, id: str, after: int | None, history: History) -> Iterator[Record]:

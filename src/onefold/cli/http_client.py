@@ -87,9 +87,9 @@ class Remote:
         with closing(self._connect()) as connection:
             return json.loads(self._answer(connection, path, query).read())
 
-    def post(self, path: str, **query: str) -> Json:
+    def post(self, path: str, body: Json = None, **query: str) -> Json:
         with closing(self._connect()) as connection:
-            return json.loads(self._answer(connection, path, query, method="POST").read())
+            return json.loads(self._answer(connection, path, query, method="POST", body=body).read())
 
     def follow(self, session: str, after: int, lost: Callable[[str], None]) -> Iterator[Record]:
         """Records after a number, live. A lost connection is resumed where it was; `lost` is called then."""
@@ -155,13 +155,24 @@ class Remote:
         )
 
     def _answer(
-        self, connection: http.client.HTTPConnection, path: str, query: dict[str, str], method: str = "GET"
+        self,
+        connection: http.client.HTTPConnection,
+        path: str,
+        query: dict[str, str],
+        method: str = "GET",
+        body: Json = None,
     ) -> http.client.HTTPResponse:
         headers = {"Accept": "application/json, text/event-stream"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
-            connection.request(method, f"{self._base}{path}?{urlencode(query)}", headers=headers)
+            where = f"{self._base}{path}?{urlencode(query)}"
+            if body is None:
+                connection.request(method, where, headers=headers)
+            else:
+                connection.request(method, where, json.dumps(body), headers)
             answer = connection.getresponse()
             if answer.status != 200:
                 raise self._refused(answer.status, answer.read(1 << 16), query.get("session", ""))

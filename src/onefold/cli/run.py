@@ -14,6 +14,7 @@ from onefold.cli.options import StoreOption, WrongUse, settings
 from onefold.cli.output import finish, line_on_stderr, safe, say
 from onefold.cli.serve import check_server_extra, frames_file, opened_store
 from onefold.cli.token import TokensOption, tokens_path
+from onefold.errors import OnefoldError
 from onefold.ids import random_id
 
 if TYPE_CHECKING:
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
 def command(  # noqa: PLR0917  a parameter here is an option there
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[-- COMMAND…]", help="The agent, as a command that speaks ACP.", show_default=False),
+        typer.Argument(
+            metavar="[NAME | -- COMMAND…]",
+            help="The agent: opencode, claude, codex or hermes; or a command that speaks ACP.",
+            show_default=False,
+        ),
     ] = None,
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="NAME", help="One of the config file's.", show_default=False)
@@ -63,10 +68,11 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     with `onefold attach --stdio`, or on the page. If the agent dies it is started again and takes its session up; if
     this command dies, start it again with --session and the command, or without one where the config file names the
     agent: no command is ever taken from a store. It prints the address of the page and how to join; the log goes to
-    stderr.
+    stderr. Where opencode, claude, codex or hermes is installed, its name is enough.
 
     \b
     Examples:
+      onefold run opencode
       onefold run -- opencode acp
       onefold run --session refactoring --cwd ~/project -- hermes-acp
       onefold run --agent opencode --stdio      an editor's agent, shared
@@ -99,13 +105,13 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         if (secret := known.first()) is not None:
             tell(f"open {link(url, secret)}")
             tell("this link is shown once; `onefold token` makes more")
+        tell(f"talk to it: ONEFOLD_URL={safe(url)} onefold attach {safe(quote(id))}")
         tell(f"join it: ONEFOLD_URL={safe(url)} onefold attach --stdio {safe(quote(id))}")
         finish()
 
     async def begin(end: Callable[[], None]) -> None:
         rooms.default = id
-        room = await rooms.open(id, chosen, cwd=where)
-        await room.begun()
+        await _begun(rooms, id, chosen, where, new=session is None)
         if stdio:
             from onefold.cli.acp_stdio import speak
 
@@ -114,12 +120,28 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     serve(opened, listening, lambda hub: create_app(opened, listening, known, hub, rooms), ready, begin)
 
 
+async def _begun(rooms: RoomHost, id: str, agent: Agent, cwd: str, *, new: bool) -> None:
+    """Starts the agent. One that ends without a word leaves no session that was made for it."""
+    await rooms.in_thread(lambda: rooms.check_new(id, agent, cwd))
+    room = await rooms.open(id, agent, cwd=cwd)
+    try:
+        await room.begun()
+    except OnefoldError:
+        if new:
+            await rooms.shut(id, "its agent could not be started")
+            await rooms.in_thread(lambda: rooms.store.delete(id))
+        raise
+
+
 def _chosen(rooms: RoomHost, words: list[str], agent: str | None, session: str | None) -> Agent:
-    """The agent: the command that is given, the one that is named, or the one of that name that the session had."""
-    from onefold.acp.agent_config import adhoc
+    """The agent: the command that is given, the one that is named, or the one of that name that the session had. A name
+    alone is that of the config file's agent, or of one that needs no config."""
+    from onefold.acp.agent_config import KNOWN, adhoc, well_known
 
     if words and agent is not None:
         raise WrongUse("--agent and a command both name the agent; give one of them")
+    if len(words) == 1 and words[0] in KNOWN:
+        return rooms.agents.known.get(words[0]) or well_known(words[0])
     if words:
         return adhoc(words)
     row = rooms.frames.room(session) if session is not None and agent is None else None

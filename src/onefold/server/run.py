@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
+import json
 import logging
 import math
 import os
@@ -265,14 +266,30 @@ class JsonLines(logging.Formatter):
         return encode(line)
 
 
+class PlainLines(logging.Formatter):
+    """The same for people: the time of day, what happened, and to whom. Nothing in it can act on a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._json = JsonLines()
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = json.loads(self._json.format(record))
+        at = time.strftime("%H:%M:%S", time.localtime(record.created))
+        level = "" if record.levelno == logging.INFO else f"{line['level']}: "
+        more = [f"{name}={line[name]}" for name in (*_FIELDS, "error") if name in line]
+        told = f"{at}  {level}{line['message']}" + (f"  ({', '.join(more)})" if more else "")
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in told)
+
+
 def log_to(stream: Any = None, level: str | None = None) -> None:
-    """JSON lines on stderr, from `ONEFOLD_LOG` on."""
+    """On stderr, from `ONEFOLD_LOG` on: for people on a terminal, and JSON lines everywhere else."""
     wanted = (level or os.environ.get("ONEFOLD_LOG") or "info").upper()
     number = logging.getLevelNamesMapping().get(wanted)
     if number is None:
         raise OnefoldError(f"ONEFOLD_LOG={wanted.lower()!r} is not a log level; write debug, info, warning or error")
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(PlainLines() if (stream or sys.stderr).isatty() else JsonLines())
     for name in ("onefold", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False

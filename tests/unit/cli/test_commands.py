@@ -25,7 +25,7 @@ from tests.support.command_line import ODD, assert_one_line, clean, program, run
 COMMANDS = (
     "demo", "init", "sessions", "show", "search", "context", "compact", "summarize", "cancel", "pin", "note", "undo",
     "unfold", "fork", "erase", "delete", "verify", "doctor", "backup", "export", "import", "copy", "mcp", "worker",
-    "serve", "run", "attach", "room", "token",
+    "serve", "run", "attach", "say", "room", "token",
 )  # fmt: skip
 READING = (["sessions"], ["show", "talk"], ["context", "talk"], ["verify"], ["export", "talk"])
 
@@ -56,7 +56,9 @@ def test_the_help_of_a_command_says_what_it_prints_and_gives_an_example(tmp_path
     done = run(tmp_path, command, "--help")
 
     assert done.returncode == 0
-    assert "--store" in done.stdout or command in ("copy", "doctor", "room", "token"), "given paths, or knows no store"
+    assert "--store" in done.stdout or command in ("copy", "doctor", "room", "say", "token"), (
+        "given paths, or knows no store"
+    )
     assert "rints " in done.stdout or command in ("doctor", "token")
     assert "Example" in done.stdout
     assert f"\n    onefold {command}" in done.stdout

@@ -1219,7 +1219,7 @@ BODIES: list[tuple[str, Json, str]] = [
      "its agent compacted by itself, seen by a hook; no cut is moved"),
     ("segment.opened", {"source": "observed", "by": "acp", "witnesses": ["acp", "usage"], "tokens_before": 1,
                         "tokens_after": 1},
-     "its agent compacted by itself, seen by acp and usage; no cut is moved"),
+     "its agent compacted by itself, seen by acp and usage (high confidence); no cut is moved"),
     ("agent.started", {"agent": "hermes", "how": "new", "pid": 7},
      "the agent hermes runs, with a session of its own that is new: process 7"),
     ("agent.started", {"agent": "hermes", "how": "load", "pid": 7},

@@ -9,6 +9,7 @@ same messages. A program that the agent starts and that writes to the same stder
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from onefold.acp.detectors.conversation_state import ObservedEvent
@@ -69,6 +70,8 @@ class HermesState:
     """Under which the agent knows this session, or did."""
     newest: str | None = None
     """The id that the metadata told last: it comes by another pipe, and may be faster than the log."""
+    ahead: Mapping[str, str] = field(default_factory=dict)
+    """Old and new id of rotations that the metadata told, and the log has not yet."""
     depth: int | None = None
     """How often it was given a new id."""
     open: LoggedCompaction | None = None
@@ -131,6 +134,7 @@ def _started(
         "started",
         "hermes.stderr",
         short(line[0]),
+        act=state.ahead.get(started.session),
         old=started.session,
         before=started.tokens,
         automatic=not moment.now.asked if moment.now.running else None,
@@ -143,7 +147,7 @@ def _done(state: HermesState, line: re.Match[str]) -> tuple[HermesState, tuple[O
     if began is None or began.count != int(line["count"]):
         return state, ()
     rotated = session != began.session
-    if rotated and session in state.ids and session != state.newest:
+    if rotated and session in state.ids and session != state.newest and session not in state.ahead.values():
         return state, ()  # an id of the past
     shrank = int(line["left"]) < began.count or began.tokens is None or after is None or after < began.tokens
     if not rotated and not shrank:
@@ -158,7 +162,8 @@ def _done(state: HermesState, line: re.Match[str]) -> tuple[HermesState, tuple[O
         before=began.tokens,
         after=after,
     )
-    return replace(state, open=None, trouble=None, ids=state.ids | {session}), (seen,)
+    ahead = {old: new for old, new in state.ahead.items() if old != began.session}
+    return replace(state, open=None, trouble=None, ids=state.ids | {session}, ahead=ahead), (seen,)
 
 
 def _failed(state: HermesState, cause: str, evidence: str) -> tuple[HermesState, tuple[Observation, ...]]:
@@ -184,7 +189,10 @@ def _update(
         steps = depth - state.depth if depth is not None and state.depth is not None else 1
         seen = Observation("done", "hermes.meta", f"sessionProvenance: {old} is now {new}", act=new, old=old, new=new)
         unnamed = replace(seen, act=None, new=None, evidence="sessionProvenance: one before the last")
-        return replace(_know(state, told), newest=new), (*(unnamed,) * (min(steps, _DEEPEST) - 1), seen)
+        ahead = dict(list(state.ahead.items())[-_DEEPEST:])
+        if old is not None and steps == 1 and new not in state.ids:
+            ahead[old] = new
+        return replace(_know(state, told), newest=new, ahead=ahead), (*(unnamed,) * (min(steps, _DEEPEST) - 1), seen)
     if not state.logs and moment.now.asked and update.get("sessionUpdate") == "agent_message_chunk":
         return state, _answer(text_of(update.get("content")))
     return state, ()

@@ -1,7 +1,8 @@
-"""Agents that do not report compactions: inferred from the command that was sent, a sudden drop of usage, or an extra
-message.
+"""Agents that do not report compactions: inferred from the command that was sent and answered, a sudden drop of usage,
+or an extra message.
 
-Guesses, and marked as such: a compaction may go unnoticed, and rarely one is seen that was none.
+Guesses, and marked as such: a compaction may go unnoticed, and rarely one is seen that was none. Where two explanations
+are left, it was none.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from onefold.acp.detectors.conversation_state import ObservedEvent
 from onefold.acp.detectors.observation import ChunkedText, Observation, number, short, text_of, word
+from onefold.acp.detectors.refusals import refuses
+from onefold.acp.detectors.token_usage import TurnTotals, reported, spent
 
 _CHUNKS = ("agent_message_chunk", "agent_thought_chunk")
 
@@ -50,60 +53,92 @@ class MessageChain:
 @dataclass(frozen=True, slots=True)
 class HeuristicState:
     usage: ContextUsage = field(default_factory=ContextUsage)
+    totals: TurnTotals = field(default_factory=TurnTotals)
     asked: CompactCommand | None = None
     chain: MessageChain = field(default_factory=MessageChain)
 
 
 def generic(state: HeuristicState, moment: ObservedEvent) -> tuple[HeuristicState, tuple[Observation, ...]]:
     """Any agent. The command is known to be one only if the agent has told of it."""
-    asked, told = _asked(state, moment, known=bool(moment.now.commands & {"compact", "compress"}))
-    usage, fell = _usage(state, moment)
-    return replace(state, asked=asked, usage=usage), told + fell
+    return _guess(state, moment, known=bool(moment.now.commands & {"compact", "compress"}))
 
 
 def opencode(state: HeuristicState, moment: ObservedEvent) -> tuple[HeuristicState, tuple[Observation, ...]]:
     """OpenCode: as any agent, and its summary is a message like others. It does not tell of its command."""
-    asked, told = _asked(state, moment, known=True)
-    usage, fell = _usage(state, moment)
     chain, spoke = _chain(state.chain, moment)
-    return replace(state, asked=asked, usage=usage, chain=chain), told + spoke + fell
+    state, guessed = _guess(state, moment, known=True)
+    return replace(state, chain=chain), spoke + guessed
+
+
+def _guess(
+    state: HeuristicState, moment: ObservedEvent, *, known: bool
+) -> tuple[HeuristicState, tuple[Observation, ...]]:
+    asked, told = _asked(state, moment, known=known)
+    unclear = state.asked is not None and asked is None and not told
+    usage, fell = _usage(state, moment, unclear=unclear)
+    totals, less = state.totals.step(moment)
+    return replace(state, asked=asked, usage=usage, totals=totals), told + fell + less
+
+
+def compacted(state: HeuristicState) -> HeuristicState:
+    """A compaction was reported: what the context held before it is no measure for what comes after it."""
+    return replace(state, usage=ContextUsage(), totals=state.totals.forget())
 
 
 def _asked(
     state: HeuristicState, moment: ObservedEvent, *, known: bool
 ) -> tuple[CompactCommand | None, tuple[Observation, ...]]:
     if known and moment.began is not None and moment.began.asks:
-        return CompactCommand(state.usage.used), (
+        return CompactCommand(state.usage.used or state.totals.newest), (
             Observation("started", "text", "the command was sent", automatic=False),
         )
     asked = state.asked
     if asked is None:
         return None, ()
     if moment.ended is not None and moment.ended.asks:
-        shrank = asked.now is None or asked.used is None or asked.now < asked.used
-        if moment.result.get("stopReason") != "end_turn" or not asked.answer or not shrank:
-            return None, ()
-        done = Observation(
-            "done",
-            "text",
-            f"the command was answered: {short(str(asked.answer))}",
-            summary=str(asked.answer),
-            before=asked.used,
-            after=asked.now,
-            automatic=False,
-        )
-        return None, (done,)
+        worked = bool(spent(moment.result))
+        return None, _answered(asked, worked=worked) if moment.result.get("stopReason") == "end_turn" else ()
     update = moment.update
+    used = number(update.get("used")) if update.get("sessionUpdate") == "usage_update" else reported(update)
+    asked = replace(asked, now=used) if used else asked
     if update.get("sessionUpdate") == "agent_message_chunk":
         return replace(asked, answer=asked.answer.add(text_of(update.get("content")))), ()
-    if update.get("sessionUpdate") == "usage_update":
-        return replace(asked, now=number(update.get("used"))), ()
     return asked, ()
 
 
-def _usage(state: HeuristicState, moment: ObservedEvent) -> tuple[ContextUsage, tuple[Observation, ...]]:
-    """A fall by more than half. A command may clear the context, and what is loaded is another one: no sign then."""
-    if (moment.ended is not None and moment.ended.slash) or (moment.before.loading and not moment.now.loading):
+def _answered(asked: CompactCommand, *, worked: bool) -> tuple[Observation, ...]:
+    """A command that ended well. What it is worth does not depend on usage: a summary of a short context may be longer
+    than that was, and many agents tell only with the next turn. But usage that fell speaks for it, and if it fell by
+    half, more loudly than words. One that ends without a word has done something if its model had to."""
+    answer = str(asked.answer)
+    fell = asked.used is not None and asked.now is not None and asked.now < asked.used
+    halved = fell and (asked.now or 0) * 2 < (asked.used or 0)
+    if not halved and refuses(answer):
+        cause = f"the agent says: {short(answer)}"
+        return (Observation("failed", "text", short(answer), automatic=False, cause=cause),)
+    if not (answer.strip() or fell or worked):
+        return ()
+    done = Observation(
+        "done",
+        "text",
+        f"the command was answered: {short(answer)}" if answer.strip() else "the command ended well",
+        summary=answer or None,
+        before=asked.used,
+        after=asked.now,
+        automatic=False,
+        backed_by=("usage",) if fell else (),
+    )
+    return (done,)
+
+
+def _usage(
+    state: HeuristicState, moment: ObservedEvent, *, unclear: bool
+) -> tuple[ContextUsage, tuple[Observation, ...]]:
+    """A fall by more than half. A command may clear the context, and what is loaded is another one: no sign then. But
+    where it is unclear what came of the command to compact, the next usage tells."""
+    if (moment.ended is not None and moment.ended.slash and not unclear) or (
+        moment.before.loading and not moment.now.loading
+    ):
         return ContextUsage(), ()
     update, last = moment.update, state.usage
     used, size = number(update.get("used")), number(update.get("size"))

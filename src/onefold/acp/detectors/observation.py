@@ -22,8 +22,10 @@ STRENGTHS: Mapping[str, int] = {
     "vibe.meta": METADATA,
     "vibe.tool": METADATA,
     "hermes.stderr": STDERR,
+    "qwen.text": GUESS,
     "text": GUESS,
     "usage": GUESS,
+    "usage.meta": GUESS,
 }
 """The sources there are, and how much each is worth."""
 
@@ -69,6 +71,8 @@ class Observation:
     """Whether the agent began by itself; None if the detector cannot tell."""
     cause: str | None = None
     """Why it failed."""
+    backed_by: tuple[str, ...] = ()
+    """Other sources that say the same at this moment, such as a usage that fell while a command was answered."""
     replayed: bool = False
     """Told while a session was loaded: it is about the past."""
 

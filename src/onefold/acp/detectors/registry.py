@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from onefold.acp.detectors import acp_updates, hermes, heuristics, qwen, vibe
 from onefold.acp.detectors.conversation_state import ConversationState, ObservedEvent, follow, is_other
 from onefold.acp.detectors.observation import Event, Observation, mapping, word
+from onefold.jsonrpc import StderrLine
 from onefold.model import Json
 
 Family: TypeAlias = Literal["hermes", "qwen", "vibe", "opencode", "generic"]
@@ -22,12 +23,12 @@ _COMMANDS: Mapping[Family, str] = {
     "opencode": "/compact",
 }
 
-_State: TypeAlias = hermes.HermesState | vibe.VibeState | heuristics.HeuristicState | None
+_State: TypeAlias = hermes.HermesState | qwen.QwenState | vibe.VibeState | heuristics.HeuristicState
 _Step: TypeAlias = Callable[..., tuple[_State, tuple[Observation, ...]]]
 
 _FAMILIES: Mapping[Family, tuple[_Step, _State]] = {
     "hermes": (hermes.step, hermes.HermesState()),
-    "qwen": (qwen.step, None),
+    "qwen": (qwen.step, qwen.QwenState()),
     "vibe": (vibe.step, vibe.VibeState()),
     "opencode": (heuristics.opencode, heuristics.HeuristicState()),
     "generic": (heuristics.generic, heuristics.HeuristicState()),
@@ -69,8 +70,10 @@ def see(watch: DetectorState, event: Event) -> tuple[DetectorState, tuple[Observ
     moment = ObservedEvent(event, watch.traffic, traffic)
     told, seen = acp_updates.step(watch.protocol, moment)
     own, more = _FAMILIES[watch.family][0](watch.own, moment)
+    if isinstance(own, heuristics.HeuristicState) and any(one.what == "done" for one in seen):
+        own = heuristics.compacted(own)
     seen += more
-    if watch.traffic.loading:
+    if watch.traffic.loading and not isinstance(event, StderrLine):  # which may lag, and repeats nothing
         seen = tuple(replace(one, replayed=True) for one in seen)
     return replace(watch, own=own, protocol=told, traffic=traffic), seen
 

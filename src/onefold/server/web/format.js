@@ -116,8 +116,10 @@ const WITNESSES = {
   "qwen.meta": "Qwen's metadata",
   "vibe.meta": "Vibe's metadata",
   "vibe.tool": "Vibe's tool call",
+  "qwen.text": "Qwen's answer to the command",
   text: "what it said, a guess",
   usage: "its usage fell, a guess",
+  "usage.meta": "the tokens of its turns fell, a guess",
 };
 
 /** Who noticed that an agent compacted by itself. */
