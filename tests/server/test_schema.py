@@ -24,7 +24,7 @@ from tests.support.helpers import converse, quick
 
 READING = (
     "sessions", "attach", "records", "context", "segments", "expand", "compactions", "ledger", "curve", "search",
-    "export", "verify", "rooms",
+    "sent", "summarizers", "export", "verify", "rooms",
 )  # fmt: skip
 ACTING = (
     "append", "note", "pin", "unpin", "undo", "redo", "unfold", "refold", "fork", "compact", "mask", "drafts",

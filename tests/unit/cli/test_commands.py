@@ -570,6 +570,14 @@ def test_backup_makes_a_whole_copy_and_overwrites_nothing(store: Path) -> None:
     )
 
 
+def test_a_backup_says_as_json_what_it_copied_and_where(store: Path) -> None:
+    done = run(store.parent, "backup", "copy.db", "--store", store, "--json")
+
+    assert done.returncode == 0, done.stderr
+    size = (store.parent / "copy.db").stat().st_size
+    assert json.loads(done.stdout) == {"store": str(store), "path": "copy.db", "bytes": size}
+
+
 def test_export_writes_every_record_with_all_its_fields(store: Path) -> None:
     talk(store, session="other", turns=2)
     with onefold.open(store) as opened:
