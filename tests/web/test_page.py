@@ -978,7 +978,8 @@ def test_a_browser_that_was_let_in_needs_no_link_in_another_tab_and_logs_out_in_
     first.get_by_role("dialog").get_by_role("button", name="Log out", exact=True).click()
 
     expect(second.locator("#live")).to_have_text("token no longer valid", timeout=20_000)
-    expect(first.locator("body")).to_contain_text("a token is needed")
+    expect(first.get_by_role("heading", name="Sign in to onefold")).to_be_visible()
+    expect(first.locator(".why")).to_have_text("A token is needed.")
     assert first.evaluate("localStorage.length") == 0
     assert context.cookies() == []
     first.goto(f"{served.url}/?token={served.token}")

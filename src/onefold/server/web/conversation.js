@@ -90,9 +90,11 @@ export class Conversation {
   #asSent() {
     const { head, ledger, last, sent } = this.known;
     const others = new Map(sent.others.map((one) => [one.at, one]));
+    const older = sent.others.some((one) => one.kind === "facts"); // a version that carried them by themselves
     const shown = {
       summary: () => this.#fold(this.segments.get(head.summary) ?? head, 0),
-      quotes: (one) => [{ key: "quotes", render: () => this.#quotes(ledger.quotes, one.text) }],
+      // What a model called some of these words stands with them in one text, and here before it.
+      quotes: (one) => [...(ledger.facts.length && !older ? shown.facts() : []), { key: "quotes", render: () => this.#quotes(ledger.quotes, one.text) }],
       facts: () => [{ key: "facts", render: () => this.#facts(ledger.facts) }],
       notes: () => [{ key: "notes", render: () => notes(ledger.notes) }],
     };
