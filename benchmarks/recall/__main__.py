@@ -1,5 +1,5 @@
-"""`python -m benchmarks.recall`: how much is found among the first five and ten hits, in eight languages, beside plain full
-text with stemming.
+"""`python -m benchmarks.recall`: how much is found among the first five and ten hits, in eight languages, beside plain
+full text with stemming.
 
 Ends with an error if recall is behind in a language or a kind, or less than ten points ahead in all.
 """

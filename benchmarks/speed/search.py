@@ -1,5 +1,7 @@
-"""A search: how fast its index is filled, how large that is, and how long a question takes. `python -m benchmarks.speed.search`
-measures this alone, in a store of as many messages as one likes."""
+"""A search: how fast its index is filled, how large that is, and how long a question takes.
+
+`python -m benchmarks.speed.search` measures this alone, in a store of as many messages as one likes.
+"""
 
 from __future__ import annotations
 

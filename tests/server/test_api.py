@@ -22,12 +22,15 @@ from onefold.model import Json, SessionState
 from onefold.recall import Recall
 from onefold.server import error_responses as answers
 from onefold.server import snapshot
+from onefold.server.events.store_observer import Observer
 from onefold.server.routes import drafts
 from onefold.server.routes.read import router
 from onefold.server.security.tokens import Principal
 from onefold.server.session_cache import SessionCache
 from onefold.server.settings import Settings
 from onefold.storage.base import Transaction
+from onefold.summarizers import fallbacks
+from onefold.summarizers.openai import OpenAISummarizer
 from tests.conftest import StoppedClock, claimed, running
 from tests.support.api_server import PATIENCE, served
 from tests.support.helpers import await_record, converse, quick
@@ -246,6 +249,124 @@ def test_the_roster_learns_of_changes_and_of_what_is_gone(
     store.delete("b")
     monkeypatch.setattr("onefold.server.session_cache._ANEW", -1.0)
     assert [s.id for s in session_cache.states()] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "query", [{"q": "gone"}, {"q": "find"}, {"problems": "first"}, {"q": "o", "problems": "first"}]
+)
+def test_a_session_that_was_deleted_elsewhere_is_in_no_list_and_no_total(store: Store, query: dict[str, str]) -> None:
+    for name in ("gone", "there, too"):
+        store.session(name).append({"role": "user", "content": "Find out why."})
+        store.journal.request(name)
+    client = client_of(store)  # nothing observes the store: what was deleted is met while the list is made
+    assert got(client, "/api/sessions", order="id", limit=1)["total"] == 2
+
+    store.delete("gone")
+
+    found = got(client, "/api/sessions", **query)
+    there = [] if query.get("q") == "gone" else ["there, too"]
+    assert ([row["id"] for row in found["sessions"]], found["total"]) == (there, len(there))
+    assert got(client, "/api/sessions", **query)["total"] == len(there)
+
+
+def test_what_the_store_is_observed_to_have_lost_is_not_counted(store: Store) -> None:
+    with client_of(store) as client:
+        for name in "abc":
+            store.session(name)
+        assert got(client, "/api/sessions")["total"] == 3
+        observer = client.app.state.app_state.hub.observer  # type: ignore[attr-defined]
+
+        observer.deleted("b")
+
+        assert got(client, "/api/sessions")["total"] == 2
+
+
+def test_a_deletion_right_after_all_sessions_were_looked_at_is_found_by_the_next_look(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onefold.server.events.store_observer.FEW", 1)  # as if there were many sessions
+    observer, gone = Observer(store), list[str]()
+    observer.deleted = gone.append
+    for name in "ab":
+        store.session(name)
+    observer.begin()
+    assert (observer.look(100.0), observer.partial) == ([], False)
+
+    store.delete("a")
+
+    assert (observer.look(101.0), observer.partial) == ([], True)
+    observer.look(102.5)
+    assert (gone, observer.partial) == (["a"], False)
+
+
+# ---------------------------------------------------------------------- what is sent, and who would write
+
+
+def test_what_is_sent_is_told_by_numbers_with_texts_for_what_no_record_holds(
+    client: TestClient, session: Session
+) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    session.append({"role": "user", "content": "Look."})
+    session.append({"role": "assistant", "content": None, "tool_calls": [call]}, format="openai-chat")
+    session.append({"role": "user", "content": "Never mind."})
+    session.note("rule", "Do not look.")
+    context = session.context()
+
+    seen = got(client, "/api/sent", session="s")
+
+    assert seen["numbers"] == list(context.numbers)
+    assert (seen["segment"], seen["last"], seen["tokens"]) == (context.segment, context.last, context.tokens)
+    made = {at: one["kind"] for one in seen["others"] if (at := one["at"]) is not None}
+    assert made == {at: "no result" for at, number in enumerate(context.numbers) if number == 0}
+    assert made
+    assert all(one["text"] and one["role"] == "tool" for one in seen["others"])
+
+
+def test_a_masked_result_is_told_as_the_line_that_is_sent(client: TestClient, session: Session) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    session.append({"role": "user", "content": "Look."})
+    session.append({"role": "assistant", "content": None, "tool_calls": [call]}, format="openai-chat")
+    result = session.append(
+        {"role": "tool", "tool_call_id": "c1", "content": "very long " * 500}, format="openai-chat"
+    ).numbers[0]
+    session.append({"role": "assistant", "content": "I looked."})
+    posted(client, "/api/mask", {"head": session.head, "numbers": [result]})
+
+    (masked,) = got(client, "/api/sent", session="s")["others"]
+
+    assert (masked["kind"], masked["number"], masked["role"]) == ("masked", result, "tool")
+    assert str(result) in masked["text"]
+    assert len(masked["text"]) < 300
+
+
+class Priced(OpenAISummarizer):
+    def __post_init__(self) -> None:
+        """Without the SDK: it is asked nothing here."""
+
+
+def test_who_would_write_a_summary_is_told_with_what_it_costs_and_can_be_chosen(store: Store, session: Session) -> None:
+    converse(session, 30)
+    settings = Settings(
+        summarizer=fallbacks(Priced("large-1", price=(2.0, 10.0)), onefold.extractive_summary),
+        summarizers={"plain": onefold.extractive_summary, "own": lambda material: "By a function."},
+        policy=quick(),
+    )
+    with client_of(store, settings) as client:
+        told = got(client, "/api/summarizers", session="s")
+        usual, plain, own = told["summarizers"]
+
+        assert told["needless"] is None
+        assert [(one["name"], one["by"], one["asks_model"]) for one in told["summarizers"]] == [
+            (None, "large-1", True), ("plain", "extract", False), ("own", "<lambda>", None),
+        ]  # fmt: skip
+        assert usual["instead"] == ["extract"]
+        assert usual["input_tokens"] > session.state.tokens / 2
+        assert usual["cost"] == (usual["input_tokens"] * 2 + usual["output_tokens"] * 10) / 1e6
+        assert (plain["input_tokens"], plain["cost"], own["cost"]) == (0, None, None)
+        posted(client, "/api/compact", {"summarizer": "nobody"}, status=404)
+        assert posted(client, "/api/compact", {"summarizer": "own", "wait": 20})["state"] == "committed"
+        assert session.context().summary == "By a function."
+        assert "cut" in str(got(client, "/api/summarizers", session="s")["needless"])
 
 
 # ---------------------------------------------------------------------- attach

@@ -383,6 +383,25 @@ def test_a_deleted_session_ends_with_gone_and_is_not_found_any_more(address: str
     run(story)
 
 
+def _said(by: Follower, name: str, times: int) -> bool:
+    return by.names.count(name) == times
+
+
+def test_who_follows_all_is_told_of_each_of_two_deletions_though_nothing_else_happens(address: str) -> None:
+    async def story() -> None:
+        async with stage(address) as on:
+            await asyncio.to_thread(on.store.session, "t")
+            everywhere = on.follow(session=None)
+            await everywhere.welcomed()
+            for count, session in enumerate(("s", "t"), start=1):
+                await asyncio.to_thread(on.store.delete, session)
+                await everywhere.until(partial(_said, everywhere, "gone", count))
+
+            assert everywhere.events[-1][2] == {"session": "t"}
+
+    run(story)
+
+
 @pytest.mark.parametrize(
     ("query", "status", "kind"),
     [({"session": "nobody"}, 404, "SessionNotFound"), ({"after": "-1"}, 422, "BadCursor"),

@@ -26,6 +26,7 @@ from onefold.server.security.browser_sessions import BrowserSessions
 from onefold.server.security.connection_limit import IdleConnections, bounded
 from onefold.server.security.guard import SCOPE_OF, Guard, ListeningRefused, check_listening, scope_for
 from onefold.server.security.host_check import AllowedHosts, PublicAddress
+from onefold.server.security.login_links import LoginLinks
 from onefold.server.security.rate_limit import RateLimiter
 from onefold.server.security.rejections import ANSWERS
 from onefold.server.security.tokens import SCOPES, Principal, Tokens
@@ -205,6 +206,112 @@ def test_a_token_in_an_address_counts_nowhere_else(world: World) -> None:
     assert world.inside.reached == []
 
 
+# ---------------------------------------------------------------------- "a login link lets one browser in, once"
+
+
+@pytest.fixture
+def links(tokens: Tokens) -> LoginLinks:
+    return LoginLinks(tokens, "ann")
+
+
+@pytest.fixture
+def door(tokens: Tokens, clock: StoppedClock, links: LoginLinks) -> World:
+    made = World(tokens, clock)
+    made.guard = Guard(made.inside, made.settings, tokens, clock=clock, links=links)
+    return made
+
+
+def test_a_login_link_lets_a_browser_in_once_and_the_person_is_who_acts(door: World, links: LoginLinks) -> None:
+    secret = links.new()
+
+    came, again = door.ask("GET", f"/?login={secret}"), door.ask("GET", f"/?login={secret}")
+
+    assert came.status == 303
+    assert secret not in str(came.headers)
+    assert (again.status, "set-cookie" in again.headers) == (401, False)
+    assert "was used already" in again.error["message"]
+    assert door.ask(headers=halves(came)).status == 200
+    assert door.inside.reached[-1]["state"]["who"] == Principal("ann", frozenset({"admin"}))
+
+
+def test_of_many_who_follow_a_login_link_at_once_one_is_let_in(door: World, links: LoginLinks) -> None:
+    secret = links.new()
+
+    async def all_at_once() -> list[Answer]:
+        return await asyncio.gather(*(asked(door.guard, scope_of("GET", f"/?login={secret}"), b"") for _ in range(20)))
+
+    assert sorted(answer.status for answer in asyncio.run(all_at_once())) == [303] + [401] * 19
+
+
+def test_a_login_link_runs_out_and_no_other_server_knows_it(
+    door: World, tokens: Tokens, links: LoginLinks, clock: StoppedClock
+) -> None:
+    late, elsewhere = links.new(), LoginLinks(tokens, "ann").new()
+
+    clock.advance(601)
+
+    assert [door.ask("GET", f"/?login={secret}").status for secret in (late, elsewhere, "", "x")] == [401] * 4
+    assert door.ask("GET", f"/?login={links.new()}").status == 303
+
+
+def test_what_a_login_link_holds_is_no_token_and_counts_nowhere_else(
+    door: World, tokens: Tokens, links: LoginLinks
+) -> None:
+    secret = links.new()
+
+    elsewhere = [
+        door.ask(headers={"authorization": f"Bearer {secret}"}),
+        door.ask("GET", f"/?token={secret}"),
+        door.ask("GET", f"/api/sessions?login={secret}"),
+        door.ask("POST", f"/?login={secret}"),
+        door.ask("HEAD", f"/?login={secret}"),
+        door.ask("GET", f"/?login={door.secrets['admin']}"),
+    ]
+
+    assert [answer.status for answer in elsewhere] == [401] * 6
+    assert door.inside.reached == []
+    assert tokens.path is not None
+    assert secret not in tokens.path.read_text()
+    assert door.ask("GET", f"/?login={secret}").status == 303, "none of that has used it up"
+
+
+def test_a_server_without_login_links_takes_none(world: World, links: LoginLinks) -> None:
+    assert world.ask("GET", f"/?login={links.new()}").status == 401
+
+
+def test_a_visit_by_a_login_link_outlives_the_server_and_ends_when_its_token_is_revoked(
+    door: World, tokens: Tokens, links: LoginLinks, clock: StoppedClock
+) -> None:
+    visit, waiting = halves(door.ask("GET", f"/?login={links.new()}")), links.new()
+    restarted = Guard(door.inside, door.settings, tokens, clock=clock, links=LoginLinks(tokens, "ann"))
+    assert asyncio.run(asked(restarted, scope_of("GET", "/api/sessions", headers=visit), b"")).status == 200
+    assert [t.name for t in tokens.known() if t.login] == ["ann"]
+
+    tokens.revoke("ann")
+
+    assert door.ask(headers=visit).status == 401
+    assert door.ask("GET", f"/?login={waiting}").status == 401
+    fresh = halves(door.ask("GET", f"/?login={links.new()}"))
+    assert door.ask(headers=visit).status == 401
+    assert door.ask(headers=fresh).status == 200
+
+
+def test_a_token_that_somebody_has_is_not_taken_for_that_of_login_links(tokens: Tokens) -> None:
+    secret, _ = tokens.new("ann", ["read"])
+
+    made = tokens.of_person("ann")
+
+    assert (made.name, made.login, tokens.of_person("ann")) == ("ann-2", True, made)
+    assert tokens.find(secret) is not None
+
+
+def test_wrong_login_links_are_bounded_like_wrong_tokens(door: World) -> None:
+    statuses = [door.ask("GET", f"/?login=guess{n}").status for n in range(25)]
+
+    assert statuses[0] == 401
+    assert statuses[-1] == 429
+
+
 # ---------------------------------------------------------------------- "tokens are … named, revocable, with scopes"
 
 
@@ -317,6 +424,23 @@ def test_without_a_token_every_path_gives_the_same_answer_and_reaches_nothing(wo
     assert len({answer.body for answer in answers}) == 1
     assert len({json.dumps({k: v for k, v in a.headers.items() if k != "cache-control"}) for a in answers}) == 1
     assert world.inside.reached == []
+
+
+@pytest.mark.parametrize("path", ["/", "/api/sessions", "/metrics", "/static/app.js", "/nothing/there"])
+def test_a_browser_without_a_token_is_shown_how_to_sign_in_the_same_at_every_path(world: World, path: str) -> None:
+    browser = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+    shown = world.ask("GET", path, headers=browser)
+
+    assert (shown.status, shown.headers["content-type"]) == (401, "text/html; charset=utf-8")
+    assert b"onefold serve" in shown.body
+    assert shown.body == world.ask("GET", "/", headers=browser).body
+    policy = shown.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert world.ask("GET", path, headers=world.bearer() | browser).headers["content-security-policy"] != policy
+    assert world.ask("GET", path, headers={"accept": "*/*"}).error["message"] == "a token is needed"
 
 
 @pytest.mark.parametrize(
@@ -608,8 +732,25 @@ def test_a_picture_or_script_on_another_page_is_refused_and_a_link_is_followed(w
         followed = {"sec-fetch-site": site, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
         assert world.ask(headers=loaded | world.cookie()).status == 403
         assert world.ask("GET", "/", headers=framed | world.cookie()).status == 403
-        assert world.ask("GET", f"/?token={world.secrets['read']}", headers=followed).status == 303
+        assert world.ask("GET", f"/?token={world.secrets['read']}", headers=followed).status == 200
         assert world.ask("POST", "/api/append", headers=followed | world.bearer()).status == 403
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_link_on_another_site_goes_on_by_a_page_since_a_redirect_would_come_without_the_cookie(
+    world: World, site: str
+) -> None:
+    followed = {"sec-fetch-site": site, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+
+    came = world.ask("GET", f"/?token={world.secrets['read']}", headers=followed)
+
+    place = re.search(rb'content="0; url=(/#page=[\w-]{43})"', came.body)
+    assert place is not None
+    assert came.headers["content-type"] == "text/html; charset=utf-8"
+    assert world.secrets["read"].encode() not in came.body
+    key = place[1].decode().removeprefix("/#page=")
+    visit = {"cookie": came.headers["set-cookie"].partition(";")[0], "x-onefold-page": key}
+    assert world.ask(headers=visit).status == 200
 
 
 def test_no_answer_has_a_cors_header_and_every_answer_has_those_that_guard(world: World) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
 import json
 import logging
 import os
+import re
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -26,6 +31,7 @@ from onefold.model import Claim
 from onefold.server.run import lease_warnings
 from onefold.storage.memory import MemoryLeases
 from tests.conftest import said, who
+from tests.support.acp_clients import AGENT
 from tests.support.helpers import quick
 from tests.support.servers import PATIENCE, TOKEN, Served, free_port
 
@@ -181,6 +187,115 @@ def test_the_first_start_prints_a_link_once(file: str, tmp_path: Path) -> None:
     assert "token=" not in links[1]
 
 
+@contextlib.contextmanager
+def on_a_terminal(file: str, folder: Path, *options: str, verb: tuple[str, ...] = ("serve",)) -> Iterator[Terminal]:
+    """A server whose output a person sees."""
+    ours, theirs = os.openpty()
+    environ = {**os.environ, "XDG_CONFIG_HOME": str(folder), "XDG_DATA_HOME": str(folder), "ONEFOLD_TOKEN": ""}
+    command = [sys.executable, "-m", "onefold", *verb, "--store", file, "--port", "0", *options]
+    process = subprocess.Popen(command, env=environ, stdout=theirs, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    os.close(theirs)
+    try:
+        yield Terminal(ours)
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
+        os.close(ours)
+
+
+class Terminal:
+    def __init__(self, end: int) -> None:
+        self._end = end
+        self.text = ""
+
+    def until(self, pattern: str) -> re.Match[str]:
+        """Reads until something is there."""
+        while (found := re.search(pattern, self.text)) is None:
+            assert select.select([self._end], [], [], PATIENCE)[0], f"{pattern!r} is missing: {self.text}"
+            self.text += os.read(self._end, 4096).decode()
+        return found
+
+
+def followed(link: str) -> tuple[int, str]:
+    """What a browser gets that opens a link: the status, and where it is sent."""
+    parts = urlsplit(link)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=PATIENCE)
+    try:
+        connection.request("GET", f"{parts.path}?{parts.query}")
+        answer = connection.getresponse()
+        return answer.status, answer.headers.get("location", "")
+    finally:
+        connection.close()
+
+
+def test_each_start_on_a_terminal_prints_a_link_that_lets_a_browser_in_once(file: str, tmp_path: Path) -> None:
+    links = []
+    for _ in range(2):
+        with on_a_terminal(file, tmp_path) as terminal:
+            link = terminal.until(r"open (http://127\.0\.0\.1:\d+/\?login=[\w-]{43})\r?\n")[1]
+            terminal.until("once, within 10 minutes")
+            links.append(link)
+            first, second = followed(link), followed(link)
+
+        assert first[0] == 303
+        assert first[1].startswith("/#page=")
+        assert second[0] == 401
+        assert "token=" not in terminal.text
+
+    assert links[0] != links[1]
+    kept = (tmp_path / "onefold" / "tokens.json").read_text()
+    assert not any(link.partition("login=")[2] in kept for link in links)
+
+
+def test_run_prints_such_a_link_too(file: str, tmp_path: Path) -> None:
+    command = ("run",)
+    options = ("--cwd", str(tmp_path), "--", sys.executable, str(AGENT), "--state", str(tmp_path / "agent.state"))
+    with on_a_terminal(file, tmp_path, *options, verb=command) as terminal:
+        link = terminal.until(r"open (http://\S+/\?login=[\w-]{43})")[1]
+
+        assert followed(link)[0] == 303
+
+
+def test_no_login_link_is_printed_into_a_pipe_or_for_a_public_address(file: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        with Served(file, tmp_path, ONEFOLD_TOKEN="") as server:
+            server.signal()
+            assert server.process is not None
+            printed = server.process.communicate(timeout=PATIENCE)[0]
+        assert "login=" not in server.said + printed + server.log.read_text()
+
+    with on_a_terminal(file, tmp_path, "--proxy", "https://agents.example.org") as terminal:
+        terminal.until(r"at https://agents\.example\.org")
+        assert "login=" not in terminal.text
+
+
+def test_open_hands_the_link_to_a_browser_in_a_file_that_is_its_owners_alone(file: str, tmp_path: Path) -> None:
+    """Everybody on the machine sees with which words a program is started, so the link is none of them."""
+    browser, seen = tmp_path / "browser", tmp_path / "seen"
+    os.mkfifo(seen)
+    browser.write_text(f'#!/bin/sh\necho "$1" > "{seen}"\n')
+    browser.chmod(0o700)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    with Served(file, tmp_path, "--open", ONEFOLD_TOKEN="", BROWSER=f"{browser} %s", TMPDIR=str(temporary)) as server:
+        given = seen.read_text().strip()
+        page = Path(urlsplit(given).path)
+        content, mode = page.read_text(), page.stat().st_mode & 0o777
+        link = re.search(r"url=(http://[^\"]+)", content)
+        assert link is not None
+        status = followed(link[1])[0]
+        server.signal()
+        assert server.process is not None
+        printed = server.process.communicate(timeout=PATIENCE)[0]
+
+    assert given.startswith("file://")
+    assert (mode, status) == (0o600, 303)
+    assert "login=" not in given
+    assert "login=" not in printed
+    assert "token=" not in printed
+    assert not page.exists()
+
+
 def test_the_usual_store_is_made_at_the_first_start_and_no_other_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +388,22 @@ def test_a_websocket_gets_the_same_from_a_real_server(file: str, tmp_path: Path)
         events = [stream.event() for _ in range(4)]
 
         assert [(e["event"], e["id"], e["data"]) for e in told][1:] == events
+
+
+def test_a_websocket_without_a_token_is_told_so_and_is_no_error_in_the_log(file: str, tmp_path: Path) -> None:
+    from websockets.exceptions import InvalidStatus
+    from websockets.sync.client import connect
+
+    with Served(file, tmp_path) as server:
+        for path in ("/api/live?session=s", "/acp"):
+            with pytest.raises(InvalidStatus) as refused:
+                connect(f"ws://127.0.0.1:{server.port}{path}", open_timeout=PATIENCE).close()
+            assert refused.value.response.status_code == 401
+            assert b"a token is needed" in refused.value.response.body
+        server.signal()
+        assert server.ended() == 0
+
+        assert [line for line in server.lines() if line["level"] == "error"] == []
 
 
 def test_another_processes_compaction_reaches_the_page_as_it_happens_f70(file: str, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ MADE_BEFORE = Path(__file__).parents[1] / "support" / "made_before" / "openapi.j
 """What an older program said of itself, before names and modules changed."""
 READING = (
     "sessions", "attach", "records", "context", "segments", "expand", "compactions", "ledger", "curve", "search",
-    "export", "verify", "rooms",
+    "sent", "summarizers", "export", "verify", "rooms",
 )  # fmt: skip
 ACTING = (
     "append", "note", "pin", "unpin", "undo", "redo", "unfold", "refold", "fork", "compact", "mask", "drafts",

@@ -395,7 +395,7 @@ def test_the_two_views_show_what_the_model_sees_and_what_happened(shown: Shown, 
         undone = next(r for r in store.session(MAIN).read() if "Drop the old index" in str(r.body))
     page = shown.open(MAIN)
     page.keyboard.press("Home")
-    expect(page.locator(".standing").first).to_contain_text("Never touch production data")
+    expect(page.locator(".standing").filter(has_text="Never touch production data").first).to_be_attached()
     expect(page.locator(".row.pinned").first).to_be_attached()
     expect(page.get_by_text("Drop the old index right away")).to_have_count(0)
 
@@ -760,6 +760,56 @@ def test_everything_can_be_done_with_the_keyboard_alone(shown: Shown, served: Se
     expect(page.locator("h1")).to_have_text("Sessions")
 
 
+def test_who_unfolds_with_the_keyboard_goes_on_from_there(shown: Shown, served: Served) -> None:
+    with onefold.open(served.address, policy=POLICY, summarizer=lambda m: f"Summary {len(m.records)}") as store:
+        session = store.session("unfolded by keys")
+        session.append(talk(40))
+        session.context()
+        assert session.compact().applied
+    page = shown.open("unfolded by keys")
+    page.keyboard.press("Home")
+    fold = page.locator(".row.fold")
+    unfold = fold.locator("button.unfold")
+    unfold.focus()
+
+    page.keyboard.press("Enter")
+    expect(unfold).to_have_text("Fold the originals")
+    expect(unfold).to_be_focused()
+    page.keyboard.press("Space")
+    expect(unfold).to_contain_text("Unfold")
+    expect(unfold).to_be_focused()
+
+    details = fold.locator("details.made > summary")
+    details.focus()
+    with onefold.open(served.address, policy=POLICY) as store:
+        store.session("unfolded by keys").pin(33)
+    expect(row(page, 33)).to_have_class(re.compile("pinned"))  # the whole list was drawn again
+    expect(details).to_be_focused()
+
+
+@pytest.mark.parametrize("records", [1, 2, 3, 7])
+def test_nothing_that_is_written_on_a_short_curve_lies_on_something_else(
+    shown: Shown, served: Served, records: int
+) -> None:
+    write(served, f"short {records}", *talk(records))
+    page = shown.open(f"short {records}")
+
+    expect(page.locator(".curve text.axis").first).to_be_attached()
+    boxes = page.locator(".curve text.axis").evaluate_all(
+        """(all) => all.map((one) => {
+          const box = one.getBoundingClientRect();
+          return [box.left, box.top, box.right, box.bottom, one.textContent];
+        })"""
+    )
+    clashes = [
+        (a[4], b[4])
+        for at, a in enumerate(boxes)
+        for b in boxes[at + 1 :]
+        if a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+    ]
+    assert clashes == []
+
+
 def test_an_address_that_names_no_view_shows_the_list(shown: Shown) -> None:
     """L11: what every object has is no view. The fixture complains about errors."""
     for name in ("constructor", "__proto__", "toString", "hasOwnProperty", "session", "nowhere"):
@@ -798,6 +848,44 @@ def test_a_page_whose_token_is_revoked_says_so_and_asks_no_more(browser: Browser
     page.evaluate("fetch('static/icon.svg')")  # behind whatever the page may have asked for
     assert [url.rpartition("/")[2] for url in asked] == ["icon.svg"]
     context.close()
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_no_error(shown: Shown, served: Served) -> None:
+    """A page of records is let go of while its body is on the way: one has scrolled on."""
+    fill(served.address, "scrolled past", 400)
+    page = shown.page
+    page.add_init_script(SLOW_RECORDS)
+    page.reload()
+    shown.open("scrolled past", view="all")
+
+    page.evaluate("window.slow = true")
+    page.keyboard.press("Home")
+    page.evaluate("window.underWay")
+    page.keyboard.press("G")
+    page.evaluate("window.cut")
+
+    expect(row(page, 401)).to_be_in_viewport()
+    assert page.locator(".toast").all_inner_texts() == []
+
+
+SLOW_RECORDS = """(() => {
+  let began, ended;
+  window.underWay = new Promise((done) => { began = done; });
+  window.cut = new Promise((done) => { ended = done; });
+  const real = window.fetch;
+  window.fetch = async (address, options = {}) => {
+    const answer = await real(address, options);
+    if (!window.slow || !String(address).startsWith("api/records")) return answer;
+    window.slow = false;
+    // The head is here, and the body comes until somebody says that it is not wanted.
+    const body = new ReadableStream({ start: (stream) => options.signal.addEventListener("abort", () => {
+      stream.error(options.signal.reason);
+      setTimeout(ended, 100);
+    }) });
+    began();
+    return new Response(body, { status: answer.status, headers: answer.headers });
+  };
+})()"""
 
 
 def test_a_lost_server_is_said_to_be_lost(shown: Shown, served: Served) -> None:
@@ -922,7 +1010,8 @@ def test_a_browser_that_was_let_in_needs_no_link_in_another_tab_and_logs_out_in_
     first.get_by_role("dialog").get_by_role("button", name="Log out", exact=True).click()
 
     expect(second.locator("#live")).to_have_text("token no longer valid", timeout=20_000)
-    expect(first.locator("body")).to_contain_text("a token is needed")
+    expect(first.get_by_role("heading", name="Sign in to onefold")).to_be_visible()
+    expect(first.locator(".why")).to_have_text("A token is needed.")
     assert first.evaluate("localStorage.length") == 0
     assert context.cookies() == []
     first.goto(f"{served.url}/?token={served.token}")

@@ -465,13 +465,16 @@ def test_a_compaction_of_the_agent_is_a_boundary_with_its_signals(tabs: Tabs, ro
     expect(boundary).to_have_count(1)
     expect(boundary).to_contain_text("Compaction 1")
     expect(boundary.locator(".tag")).to_have_text(["acp"])
-    expect(boundary.locator("details.summary summary")).to_contain_text("the summary of what was said so far")
+    expect(boundary.locator(".summary")).to_contain_text("the summary of what was said so far")
+    expect(page.get_by_role("radio", name="What was said")).to_be_checked()
     boundary.locator("details.made summary").click()
     expect(boundary).to_contain_text("acp: the protocol's own word")
-    expect(said(page, "before").last).to_be_visible()
+    expect(said(page, "before")).to_have_count(0)
     page.evaluate("document.getElementById('main').focus()")
     page.keyboard.press("[")
     expect(boundary).to_be_focused()
+    boundary.get_by_role("button", name=re.compile("Unfold what was said before")).click()
+    expect(said(page, "before").last).to_be_attached()
 
 
 def test_compacting_an_agents_session_asks_the_agent_once(tabs: Tabs, room: str) -> None:
@@ -485,6 +488,9 @@ def test_compacting_an_agents_session_asks_the_agent_once(tabs: Tabs, room: str)
     expect(dialog).to_contain_text("The agent scripted is asked to compact by itself")
     dialog.get_by_role("button", name="Compact", exact=True).click()
 
+    expect(page.locator(".row.observed").filter(has_text="Compaction 2")).to_be_attached()
+    expect(page.locator(".row.observed")).to_have_count(1)  # the first one is folded into it
+    page.get_by_role("radio", name="As it happened").click()
     expect(page.locator(".row.observed")).to_have_count(2)
 
 

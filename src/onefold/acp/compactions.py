@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
     from onefold.acp.room import Room
 
 
+@dataclass(frozen=True, slots=True)
+class AgentUsage:
+    """In tokens: what its context holds, and what it can hold."""
+
+    used: int
+    size: int
+
+
 class Compactions:
     """Those of a room. All of it is used in the room's own task."""
 
@@ -30,6 +39,8 @@ class Compactions:
         """The one that the agent is at."""
         self._waiting: dict[str, list[asyncio.Future[Json]]] = {}
         self._full = False
+        self.usage: AgentUsage | None = None
+        """How full the agent's context is, by its own word; None until it has said so."""
 
     async def take_up(self) -> None:
         """What is in the journal is not seen again."""
@@ -217,10 +228,14 @@ class Compactions:
         self._waiting.clear()
 
     def used(self, update: dict[str, Json]) -> None:
-        """A policy that asks when the agent's context is nearly full: once, until it has fallen again."""
+        """How full the agent says that its context is. A policy may ask it to compact then: once, until that has
+        fallen again."""
         share = self._room.around.compact_at
         used, size = update.get("used"), update.get("size")
-        if share is None or not isinstance(used, int) or not isinstance(size, int) or size <= 0:
+        if type(used) is not int or type(size) is not int or used < 0 or size <= 0:
+            return
+        self.usage = AgentUsage(used, size)
+        if share is None:
             return
         full = used >= share * size
         if full and not self._full:

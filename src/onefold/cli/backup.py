@@ -10,13 +10,14 @@ from typing import Annotated
 
 import typer
 
-from onefold.cli.options import StoreOption, open_store
-from onefold.cli.output import console, refuse, safe, say
+from onefold.cli.options import JsonOption, StoreOption, open_store
+from onefold.cli.output import as_json, console, refuse, safe, say
 
 
 def command(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="Where to put the copy.", show_default=False)],
     store: StoreOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Copies a whole store to a file, consistent while others write.
 
@@ -33,7 +34,10 @@ def command(
         with _progress() as step:
             opened.backup(path, progress=step)
         size = sum(f.stat().st_size for f in (path, *path.rglob("*")) if f.is_file())
-        say(f"copied {safe(opened.address)} to {safe(str(path))}, {size:,} bytes")
+        if json:
+            as_json({"store": opened.address, "path": str(path), "bytes": size})
+        else:
+            say(f"copied {safe(opened.address)} to {safe(str(path))}, {size:,} bytes")
 
 
 @contextlib.contextmanager

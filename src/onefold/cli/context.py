@@ -7,16 +7,17 @@ from typing import Annotated
 import typer
 
 from onefold.cli.note import print_facts, print_note
-from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store
+from onefold.cli.options import JsonOption, SessionArgument, StoreOption, open_store, policy
 from onefold.cli.output import as_json, safe, safe_lines, say, short, text_width
 from onefold.cli.sessions import fork_kind
+from onefold.cli.window import of_window
 from onefold.compaction.context import Context
+from onefold.context_parts import parts
 from onefold.describe import numbered, said, turn_words, words
 from onefold.export import plain
 from onefold.humanize import count, listed
 from onefold.journal import adoption, context_prefix, lineage
 from onefold.messages.codecs import PLAIN, codec
-from onefold.messages.context_text import EARLIER, FACTS, PINNED, PINNED_END, QUOTES, notes_block
 from onefold.model import MESSAGE, NOTE, Json, Record, Segment
 from onefold.session import Session
 from onefold.store import Store
@@ -73,26 +74,21 @@ class ContextPage:
 
     def show(self) -> None:
         self._head()
-        context = self._context
-        for number, body in zip(context.numbers, context.messages, strict=True):
-            if number == context.segment:
-                self._fold()
-            elif number == 0 and self._notes and body == {"role": "user", "content": notes_block(self._notes)}:
-                self._noted()
-            elif number == 0 and context.quotes and str(body.get("content", "")).startswith(QUOTES):
-                self._quotes()
-            elif number == 0 and str(body.get("content", "")).startswith(FACTS):
-                self._facts()
-            elif number == 0 and body == {"role": "user", "content": EARLIER}:
-                self._message("", "user", 0, "(made up: a line before what the model said first)")
-            elif number == 0 and body.get("content") in (PINNED, PINNED_END):
-                self._message("", "user", 0, "(made up: a line around what was said earlier)")
-            elif number == 0:
+        blocks = {"summary": self._fold, "notes": self._noted, "quotes": self._quotes, "facts": self._facts}
+        for part in parts(self._context):
+            if part.kind in ("record", "masked"):
+                for record in self._session.read(part.number, part.number + 1):
+                    told = record.kind == MESSAGE and part.body != record.body
+                    self._recorded(_as_sent(record, part.body) if told else record)
+            elif part.kind in blocks:
+                blocks[part.kind]()
+            elif part.kind == "no result":
                 self._message("", "tool", 0, "(made up: this call got no result)")
             else:
-                for record in self._session.read(number, number + 1):
-                    told = record.kind == MESSAGE and body != record.body
-                    self._recorded(_as_sent(record, body) if told else record)
+                around = (
+                    "before what the model said first" if part.kind == "earlier" else "around what was said earlier"
+                )
+                self._message("", "user", 0, f"(made up: a line {around})")
         self._left_out()
 
     def _left_out(self) -> None:
@@ -123,8 +119,8 @@ class ContextPage:
         context, state = self._context, self._session.state
         sent = count(len(context.messages), "message")
         say(
-            f"session {safe(self._session.id)}, segment {context.segment}: {sent}, about {context.tokens:,} tokens, "
-            f"as of record #{context.last}",
+            f"session {safe(self._session.id)}, segment {context.segment}: {sent}, about "
+            f"{of_window(context.tokens, self._session.limits() or policy(None).said)}, as of record #{context.last}",
             style="bold",
         )
         if (kind := fork_kind(self._store, state)) is not None:

@@ -38,7 +38,11 @@ WindowOption: TypeAlias = Annotated[
 
 SummarizerOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--summarizer", metavar="KIND", help="Who writes the summary: extract, openai or anthropic."),
+    typer.Option(
+        "--summarizer",
+        metavar="KIND",
+        help="Who writes the summary: extract, openai, anthropic, or a name in the config.",
+    ),
 ]
 ModelOption: TypeAlias = Annotated[
     str | None, typer.Option("--model", metavar="NAME", help="The model that writes the summary.")

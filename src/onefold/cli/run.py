@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +15,7 @@ import typer
 from onefold.cli.options import StoreOption, WrongUse, settings
 from onefold.cli.output import finish, line_on_stderr, safe, say
 from onefold.cli.serve import check_server_extra, frames_file, opened_store
+from onefold.cli.sign_in import OpenOption, SignIn
 from onefold.cli.token import TokensOption, tokens_path
 from onefold.errors import OnefoldError
 from onefold.ids import random_id
@@ -59,6 +62,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="0 for any free port.")] = 8642,
     tokens: TokensOption = None,
+    open_: OpenOption = False,
     store: StoreOption = None,
 ) -> None:
     """Runs an agent that many clients share, and outlives it.
@@ -67,8 +71,9 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     into the session's journal, and the agent's own compactions are noticed once. Clients join over a WebSocket at /acp,
     with `onefold attach --stdio`, or on the page. If the agent dies it is started again and takes its session up; if
     this command dies, start it again with --session and the command, or without one where the config file names the
-    agent: no command is ever taken from a store. It prints the address of the page and how to join; the log goes to
-    stderr. Where opencode, claude, codex or hermes is installed, its name is enough.
+    agent: no command is ever taken from a store. It prints the address of the page, with a link that lets a browser in
+    once if this is a terminal, and how to join; the log goes to stderr. Where opencode, claude, codex or hermes is
+    installed, its name is enough.
 
     \b
     Examples:
@@ -84,7 +89,7 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     from onefold.server.app import create_app
     from onefold.server.run import log_to, serve
     from onefold.server.security.host_check import check_listening
-    from onefold.server.security.tokens import Tokens, link
+    from onefold.server.security.tokens import Tokens
     from onefold.server.settings import Settings
 
     known_agents = agents(settings())
@@ -99,12 +104,11 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     known = Tokens(tokens_path(tokens), environ=os.environ)
     known.known()
     tell = line_on_stderr if stdio else say
+    sign_in = SignIn(known, listening, printed=sys.stderr if stdio else sys.stdout, opens=open_)
 
     def ready(url: str) -> None:
         tell(f"session {safe(id)}: the agent {safe(chosen.name)} runs at {safe(url)}")
-        if (secret := known.first()) is not None:
-            tell(f"open {link(url, secret)}")
-            tell("this link is shown once; `onefold token` makes more")
+        sign_in.tell(url, tell)
         tell(f"talk to it: ONEFOLD_URL={safe(url)} onefold attach {safe(quote(id))}")
         tell(f"join it: ONEFOLD_URL={safe(url)} onefold attach --stdio {safe(quote(id))}")
         finish()
@@ -117,7 +121,11 @@ def command(  # noqa: PLR0917  a parameter here is an option there
 
             speak(rooms, id, end)
 
-    serve(opened, listening, lambda hub: create_app(opened, listening, known, hub, rooms), ready, begin)
+    try:
+        app = partial(create_app, opened, listening, known, host=rooms, links=sign_in.links)
+        serve(opened, listening, app, ready, begin)
+    finally:
+        sign_in.close()
 
 
 async def _begun(rooms: RoomHost, id: str, agent: Agent, cwd: str, *, new: bool) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import onefold
-from onefold.cli.compact import chosen_summarizer
+from onefold.cli.compact import chosen_summarizer, named_summarizers, who_writes
 from onefold.cli.options import StoreOption, WindowOption, WrongUse, default_store, locate, open_store, policy, settings
 from onefold.cli.output import finish, safe, say
+from onefold.cli.sign_in import OpenOption, SignIn
 from onefold.cli.token import TokensOption, tokens_path
 from onefold.storage.locations import data_folder, frames_path
 from onefold.storage.permissions import make_folder
@@ -56,15 +58,17 @@ def command(  # noqa: PLR0917  a parameter here is an option there
         float, typer.Option("--drain", min=0, metavar="SECONDS", help="How long running requests may take at shutdown.")
     ] = 10.0,
     window: WindowOption = None,
+    open_: OpenOption = False,
     store: StoreOption = None,
 ) -> None:
     """Serves a store: a page, an HTTP API and live events.
 
-    It listens on this machine only, and answers nobody without a token. At its first start it makes one and prints it
-    once, as a link to the page; `onefold token` makes more. The log goes to stderr, one JSON object a line, never with
-    the text of a message; ONEFOLD_LOG sets its level. SIGTERM or Ctrl-C drains it: those who follow are told to resume
-    elsewhere, requests under way end, compactions are handed back, and the exit code is 0. A second signal ends it at
-    once.
+    It listens on this machine only, and answers nobody without a token. On a terminal each start prints a link that
+    lets a browser in once, within ten minutes; --open opens it. In a pipe no such link is printed: there the first
+    start makes a token and prints it once, as a link to the page. `onefold token` makes more. The log goes to stderr,
+    one JSON object a line, never with the text of a message; ONEFOLD_LOG sets its level. SIGTERM or Ctrl-C drains it:
+    those who follow are told to resume elsewhere, requests under way end, compactions are handed back, and the exit
+    code is 0. A second signal ends it at once.
 
     \b
     Examples:
@@ -78,29 +82,35 @@ def command(  # noqa: PLR0917  a parameter here is an option there
     from onefold.server.app import create_app
     from onefold.server.run import log_to, serve
     from onefold.server.security.host_check import check_listening
-    from onefold.server.security.tokens import Tokens, link
+    from onefold.server.security.tokens import Tokens
     from onefold.server.settings import Settings
+    from onefold.summarizers.estimate import describe
 
     chosen = Settings(
         host=host, port=port, hosts=tuple(allow_host or ()), proxy=proxy, allow_remote=allow_remote,
         tls_cert=tls_cert, tls_key=tls_key, drain=drain,
-        summarizer=chosen_summarizer(), policy=policy(window),
+        summarizer=chosen_summarizer(), summarizers=named_summarizers(), policy=policy(window),
     )  # fmt: skip
     check_listening(chosen)
     log_to()
     known = Tokens(tokens_path(tokens), token_file=token_file, environ=os.environ)
     known.known()  # what is wrong with them is said before anything listens
     opened = opened_store(store)
+    sign_in = SignIn(known, chosen, printed=sys.stdout, opens=open_)
 
     def ready(url: str) -> None:
         say(f"onefold serves {safe(opened.address)} at {safe(url)}")
-        if (secret := known.first()) is not None:
-            say(f"open {link(url, secret)}")
-            say("this link is shown once; `onefold token` makes more")
+        sign_in.tell(url, say)
+        usual = describe(chosen.summarizer or onefold.extractive_summary)
+        others = "".join(f"; {safe(name)}: {safe(describe(one).by)}" for name, one in chosen.summarizers.items())
+        say(f"summaries that are asked for here: {safe(who_writes(usual))}{others}")
         finish()
 
     rooms = _rooms(opened)
-    serve(opened, chosen, lambda hub: create_app(opened, chosen, known, hub, rooms), ready)
+    try:
+        serve(opened, chosen, lambda hub: create_app(opened, chosen, known, hub, rooms, links=sign_in.links), ready)
+    finally:
+        sign_in.close()
 
 
 def check_server_extra() -> None:

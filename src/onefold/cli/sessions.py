@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from onefold.cli.options import JsonOption, StoreOption, open_store
+from onefold.cli.options import JsonOption, StoreOption, open_store, policy
 from onefold.cli.output import as_json, console, safe, say
+from onefold.compaction.limits import Limits
 from onefold.describe import turn_words
 from onefold.errors import SessionNotFound
 from onefold.export import plain
@@ -56,6 +57,14 @@ class ListedSession:
     turn: OpenTurn | None
     fork: str | None
     """Which kind of fork it is, if it is one."""
+    keeper: str = "onefold"
+
+    def size(self, usual: Limits | None) -> str:
+        """Its context against its window. How large that of an agent is which compacts by itself, only that knows."""
+        if self.keeper == "agent":
+            return "?"
+        window = self.session.window or (usual.window if usual is not None else 0)
+        return f"{self.session.tokens:,} / {f'{window:,}' if window else '?'}"
 
     @property
     def busy(self) -> bool:
@@ -74,7 +83,9 @@ def look(store: Store, session: SessionState) -> ListedSession | None:
     """None for a session that was deleted since it was listed."""
     try:
         turn = turns.current(store.journal, session.id) if session.turn else None
-        return ListedSession(session, doing(store, session), turn, fork_kind(store, session))
+        head = store.journal.backend.read(lambda tx: tx.segment(session.id, session.head))
+        keeper = head.keeper if head is not None else "onefold"
+        return ListedSession(session, doing(store, session), turn, fork_kind(store, session), keeper)
     except SessionNotFound:
         return None
 
@@ -102,9 +113,9 @@ def command(
 ) -> None:
     """Lists the sessions of a store, the latest activity first.
 
-    Prints a line for each: id, messages, records, the size of its context in tokens, segments, compactions that were
-    committed, what goes on (an open turn and whose it is, a compaction and who works on it), of which session it is a
-    fork, and when something happened last.
+    Prints a line for each: id, messages, records, the size of its context in tokens and its window (? where nobody
+    named one, or only its agent knows), segments, compactions that were committed, what goes on (an open turn and whose
+    it is, a compaction and who works on it), of which session it is a fork, and when something happened last.
 
     Without --limit each session that is there before and after is listed once, whatever is written meanwhile. With
     --limit it is for looking: one that is written to meanwhile moves to the front, and may be left out.
@@ -120,7 +131,13 @@ def command(
     if json:
         as_json(
             [
-                {**plain(f.session), "doing": plain(f.doing), "open_turn": plain(f.turn), "fork_kind": f.fork}
+                {
+                    **plain(f.session),
+                    "doing": plain(f.doing),
+                    "open_turn": plain(f.turn),
+                    "fork_kind": f.fork,
+                    "keeper": f.keeper,
+                }
                 for f in found
             ]
         )
@@ -137,6 +154,7 @@ def _table(found: list[ListedSession], now: float) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("session", overflow="fold")
     wide = console().width >= 100
+    usual = policy(None).said
     for name in ("messages", "records", "tokens", *(("segments",) if wide else ()), "folds"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state", overflow="fold")
@@ -144,10 +162,10 @@ def _table(found: list[ListedSession], now: float) -> None:
     for line in found:
         session = line.session
         segments = (session.segments,) if wide else ()
-        numbers = (session.messages, session.last, session.tokens, *segments, session.committed)
+        numbers = (session.messages, session.last, line.size(usual), *segments, session.committed)
         table.add_row(
             Text(safe(session.id)),
-            *(f"{n:,}" for n in numbers),
+            *(n if isinstance(n, str) else f"{n:,}" for n in numbers),
             Text(safe(line.words(now)), style="yellow" if line.busy else ""),
             ago(session.touched_at, now),
         )

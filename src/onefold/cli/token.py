@@ -118,7 +118,8 @@ def list_(tokens: TokensOption = None, json: JsonOption = False) -> None:
     now = time.time()
     for token in known:
         used = "never" if token.last_used is None else ago(token.last_used, now)
-        table.add_row(safe(token.name), ", ".join(token.scopes), _day(token.created_at), used, _until(token, now))
+        scopes = ", ".join(token.scopes) + (" (by login links)" if token.login else "")
+        table.add_row(safe(token.name), scopes, _day(token.created_at), used, _until(token, now))
     console().print(table)
 
 
@@ -161,6 +162,7 @@ def _shown(token: Token) -> dict[str, object]:
         "created_at": token.created_at,
         "expires_at": token.expires_at,
         "last_used": token.last_used,
+        "login": token.login,
     }
 
 

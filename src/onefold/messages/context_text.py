@@ -26,13 +26,13 @@ def summary_block(summary: str) -> str:
     return f"{_OPENING}\n\n{summary.replace(_CLOSING, f'> {_CLOSING}')}\n\n{_CLOSING}"
 
 
-_NOTES = "[Notes on this conversation, kept word for word. They hold now, whatever else was said earlier.]"
+NOTES = "[Notes on this conversation, kept word for word. They hold now, whatever else was said earlier.]"
 
 
 def notes_block(notes: Iterable[Note]) -> str:
     """The notes as a model sees them."""
     lines = [f"- {n.kind}: {n.text}".replace("\n", "\n  ") for n in notes]
-    return "\n".join((_NOTES, "", *lines))
+    return "\n".join((NOTES, "", *lines))
 
 
 EARLIER = "[What follows was said earlier in this conversation.]"

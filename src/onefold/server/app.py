@@ -23,6 +23,7 @@ from onefold.server.routes import drafts, health, read, rooms, write
 from onefold.server.routes.drafts import Drafts
 from onefold.server.routes.write import RequestedCompactions
 from onefold.server.security.guard import SCOPE_OF, Guard
+from onefold.server.security.login_links import LoginLinks
 from onefold.server.security.tokens import Tokens
 from onefold.server.settings import Settings
 from onefold.server.snapshot import AppState, known, snapshot
@@ -38,16 +39,23 @@ _ABOUT = (
 
 
 def create_app(
-    store: Store, settings: Settings, tokens: Tokens, hub: Hub | None = None, host: RoomHost | None = None
+    store: Store,
+    settings: Settings,
+    tokens: Tokens,
+    hub: Hub | None = None,
+    host: RoomHost | None = None,
+    *,
+    links: LoginLinks | None = None,
 ) -> ASGIApp:
     """The ASGI app on one open store. It begins and ends the hub, and the agents' host if there is one; closing the
     store is its opener's."""
-    return Guard(api(store, settings, hub or Hub(store, settings), host), settings, tokens)
+    return Guard(api(store, settings, hub or Hub(store, settings), host), settings, tokens, links=links)
 
 
 def api(store: Store, settings: Settings, hub: Hub, host: RoomHost | None = None) -> FastAPI:
     """What is inside the guard."""
     app_state = AppState(store, settings, hub, host)
+    hub.observer.deleted = app_state.session_cache.forget
     compacting, made = RequestedCompactions(app_state), Drafts(app_state)
 
     @asynccontextmanager

@@ -129,6 +129,7 @@ class CompactBody(Body):
     head: Number | None = Field(
         default=None, description="The segment that the client saw; if it is not in force, nothing."
     )
+    summarizer: Name | None = Field(default=None, description="One of /api/summarizers; else the server's usual one.")
 
 
 class DraftBody(Body):
@@ -136,6 +137,7 @@ class DraftBody(Body):
 
     head: Number
     instructions: Words | None = None
+    summarizer: Name | None = Field(default=None, description="One of /api/summarizers; else the server's usual one.")
 
 
 class TakeBody(Body):

@@ -57,6 +57,11 @@ class LimitJson(TypedDict):
     hard: int
 
 
+class UsageJson(TypedDict):
+    used: int
+    size: int
+
+
 class WorkerJson(TypedDict):
     host: str
     pid: int
@@ -92,6 +97,7 @@ class SessionJson(TypedDict):
     forked_at: int
     turn: bool
     keeper: str
+    usage: UsageJson | None
     problems: list[str]
 
 
@@ -325,6 +331,40 @@ class ContextJson(TypedDict):
     masked: list[int]
     segment: int
     last: int
+
+
+class SentPartJson(TypedDict):
+    at: int
+    kind: str
+    number: int
+    role: str
+    text: str
+
+
+class SentJson(TypedDict):
+    session: str
+    segment: int
+    last: int
+    tokens: int
+    numbers: list[int]
+    others: list[SentPartJson]
+    left_out: list[int]
+
+
+class SummarizerJson(TypedDict):
+    name: str | None
+    by: str
+    asks_model: bool | None
+    instead: list[str]
+    input_tokens: int | None
+    output_tokens: int | None
+    cost: float | None
+
+
+class SummarizersJson(TypedDict):
+    session: str
+    needless: str | None
+    summarizers: list[SummarizerJson]
 
 
 class LedgerJson(TypedDict):

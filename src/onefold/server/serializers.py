@@ -8,10 +8,11 @@ import orjson
 
 from onefold.compaction.context import Context
 from onefold.compaction.limits import Limits
+from onefold.context_parts import parts
 from onefold.describe import words
 from onefold.errors import OnefoldError
 from onefold.export import plain
-from onefold.messages import FORMATS, encode
+from onefold.messages import FORMATS, codec, encode
 from onefold.messages.parts import MediaPart, OpaquePart, Part, ReasoningPart, ToolCall, ToolProgress, ToolResult
 from onefold.messages.parts import shown as words_of
 from onefold.messages.quotation import Quotation
@@ -48,11 +49,16 @@ from onefold.server.response_models import (
     RecordJson,
     ReportJson,
     SegmentJson,
+    SentJson,
+    SentPartJson,
     SessionJson,
     SpentJson,
+    SummarizerJson,
     TurnJson,
+    UsageJson,
     WorkerJson,
 )
+from onefold.summarizers.estimate import CostEstimate, SummarizerInfo
 
 
 def dumps(value: Json) -> bytes:
@@ -164,6 +170,7 @@ def session_json(
     limits: Limits | None,
     holder: Holder | None,
     keeper: str,
+    usage: UsageJson | None,
     problems: list[str],
 ) -> SessionJson:
     return {
@@ -189,6 +196,7 @@ def session_json(
         "forked_at": state.forked_at,
         "turn": state.turn > 0,
         "keeper": keeper,
+        "usage": usage,
         "problems": problems,
     }
 
@@ -303,6 +311,38 @@ def context_json(session: str, context: Context, format: str | None) -> ContextJ
         made["formats"] = [format] * len(made["messages"])
         del made["numbers"]
     return made
+
+
+def summarizer_json(name: str | None, info: SummarizerInfo, cost: CostEstimate | None) -> SummarizerJson:
+    return {
+        "name": name,
+        "by": info.by,
+        "asks_model": info.asks_model,
+        "instead": list(info.instead),
+        "input_tokens": cost.input_tokens if cost is not None else None,
+        "output_tokens": cost.output_tokens if cost is not None else None,
+        "cost": cost.cost if cost is not None else None,
+    }
+
+
+def sent_json(session: str, context: Context) -> SentJson:
+    """A context, with texts for those parts alone that its records do not have."""
+    others: list[SentPartJson] = []
+    for at, part in enumerate(parts(context)):
+        if part.kind != "record":
+            how = codec(part.format)
+            role, text = how.header(part.body).role, how.text(part.body)
+            text = "" if part.kind == "summary" else text
+            others.append({"at": at, "kind": part.kind, "number": part.number, "role": role, "text": text})
+    return {
+        "session": session,
+        "segment": context.segment,
+        "last": context.last,
+        "tokens": context.tokens,
+        "numbers": list(context.numbers),
+        "others": others,
+        "left_out": list(context.left_out),
+    }
 
 
 def hit_json(hit: Hit) -> HitJson:

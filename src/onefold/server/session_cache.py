@@ -49,6 +49,19 @@ class SessionCache:
                     self._order = sorted(self._states.values(), key=lambda s: (s.touched_at, s.id), reverse=True)
             return self._order
 
+    def forget(self, session: str) -> None:
+        """One that was deleted. Nobody writes a record of that, so whoever learns of it says so here."""
+        with self._lock:
+            if self._states.pop(session, None) is not None:
+                self._order = [state for state in self._order if state.id != session]
+
+    def is_there(self, tx: Transaction, session: str) -> bool:
+        """Whether a session of the list is still in the store; if not, the list forgets it."""
+        there = tx.session(session) is not None
+        if not there:
+            self.forget(session)
+        return there
+
     def _read_again(self) -> bool:
         """All at once, in one transaction: from one to the next they move."""
         self._complete = time.monotonic()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from onefold.compaction.policy import Policy
@@ -73,6 +74,8 @@ class Settings:
     # compaction
     summarizer: Summarizer | None = None
     """Who writes summaries; by default `extract`, which needs no model."""
+    summarizers: Mapping[str, Summarizer] = field(default_factory=dict)
+    """Others that one may choose by name."""
     policy: Policy | None = None
     """By default the store's."""
     wait: float = 30.0

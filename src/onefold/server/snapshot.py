@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypedDict
 
 from fastapi import Request
@@ -13,10 +14,12 @@ from fastapi import Request
 from onefold.acp.host import RoomHost
 from onefold.compaction.limits import Limits
 from onefold.compaction.policy import Policy
+from onefold.compaction.summarizer import Summarizer, extractive_summary
 from onefold.journal import adoption, lineage, turns
 from onefold.journal.journal import segment
 from onefold.model import Compaction, Holder, OpenTurn, Record, Segment, SessionState
 from onefold.recall import Recall
+from onefold.server.error_responses import NotThere
 from onefold.server.request_models import History, Order
 from onefold.server.response_models import (
     AgentJson,
@@ -27,6 +30,7 @@ from onefold.server.response_models import (
     RecordJson,
     SessionJson,
     SnapshotJson,
+    UsageJson,
 )
 from onefold.server.serializers import (
     compaction_json,
@@ -99,6 +103,14 @@ class AppState:
             self._limits[place] = Limits.from_record(said)
         return self._limits.get(place) or self.policy.said
 
+    def summarizer(self, name: str | None) -> Summarizer:
+        """Who writes a summary: the one of that name, by default the usual one."""
+        if name is None:
+            return self.settings.summarizer or extractive_summary
+        if (found := self.settings.summarizers.get(name)) is None:
+            raise NotThere(f"this server has no summarizer {name!r}; /api/summarizers lists those that it has")
+        return found
+
     def page(self, limit: int) -> int:
         return min(limit, self.settings.page)
 
@@ -109,7 +121,12 @@ class AppState:
             if stop.wait(0.005):
                 return
             some = states[at : at + _FEW]
-            self.store.journal.backend.read(lambda tx, some=some: [self.titles.of(tx, s) for s in some])  # type: ignore[misc]
+            self.store.journal.backend.read(partial(self._learn, some))
+
+    def _learn(self, some: list[SessionState], tx: Transaction) -> None:
+        for state in some:
+            if self.session_cache.is_there(tx, state.id):
+                self.titles.of(tx, state)
 
 
 async def get_app_state(request: Request) -> AppState:
@@ -168,16 +185,30 @@ def row(
     app_state: AppState, tx: Transaction, state: SessionState, goes_on: SessionActivity | None = None
 ) -> SessionJson:
     seen = goes_on or activity_of(app_state, tx, state)
-    head = tx.segment(state.id, state.head)
-    limits = app_state.limits(tx, state)
+    keeper = keeper_of(tx, state)
+    limits = app_state.limits(tx, state) if keeper == "onefold" else None
     return session_json(
         state,
         title=app_state.titles.of(tx, state),
         limits=limits,
         holder=seen.holder,
-        keeper=head.keeper if head is not None else "onefold",
+        keeper=keeper,
+        usage=_usage(app_state, state) if keeper == "agent" else None,
         problems=problems(state, seen, limits, tx.now),
     )
+
+
+def keeper_of(tx: Transaction, state: SessionState) -> str:
+    """Who compacts a session. Where its agent does by itself, the journal's size says nothing about its context."""
+    head = tx.segment(state.id, state.head)
+    return head.keeper if head is not None else "onefold"
+
+
+def _usage(app_state: AppState, state: SessionState) -> UsageJson | None:
+    """How full the agent says that its own context is; None if it has not said so to this server."""
+    room = app_state.host.rooms.get(state.id) if app_state.host is not None else None
+    usage = room.compactions.usage if room is not None else None
+    return {"used": usage.used, "size": usage.size} if usage is not None else None
 
 
 # ---------------------------------------------------------------------- the whole of one

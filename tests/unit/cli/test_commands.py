@@ -96,7 +96,11 @@ def test_every_command_runs_as_a_program(store: Path, command: list[str], prints
 
     assert done.returncode == 0, done.stderr
     assert prints in done.stdout
-    assert done.stderr == ("onefold: 41 records of 1 session written\n" if command[0] == "export" else "")
+    beside = {
+        "export": "onefold: 41 records of 1 session written\n",
+        "compact": "onefold: the summary is written by extract, without a model\n",
+    }
+    assert done.stderr == beside.get(command[0], "")
 
 
 # ---------------------------------------------------------------------- which store
@@ -570,6 +574,14 @@ def test_backup_makes_a_whole_copy_and_overwrites_nothing(store: Path) -> None:
     assert run(store.parent, "export", "talk", "--store", "copy.db").stdout == (
         run(store.parent, "export", "talk", "--store", store).stdout
     )
+
+
+def test_a_backup_says_as_json_what_it_copied_and_where(store: Path) -> None:
+    done = run(store.parent, "backup", "copy.db", "--store", store, "--json")
+
+    assert done.returncode == 0, done.stderr
+    size = (store.parent / "copy.db").stat().st_size
+    assert json.loads(done.stdout) == {"store": str(store), "path": "copy.db", "bytes": size}
 
 
 def test_export_writes_every_record_with_all_its_fields(store: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_tool_is_told_when_it_begins_and_when_it_ends() -> None:
         (told("turn_settled", outcome="cancelled", cause="ann stopped it"), "the turn was cancelled: ann stopped it"),
         (told("compaction_started", source="acp"), "── compacting …"),
         (
-            told("compaction_done", state="committed", signals=["acp", "usage"], confidence="high"),
+            told("compaction_done", state="committed", witnesses=["acp", "usage"], confidence="high"),
             "── compacted, seen by acp, usage (high confidence)",
         ),
         (told("compaction_done", state="failed", cause="no model"), "── not compacted: no model"),

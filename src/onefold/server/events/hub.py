@@ -9,6 +9,7 @@ very number where these are: no gap and no repeat.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -27,7 +28,7 @@ from onefold.journal import lineage
 from onefold.model import ERASED, Json, Record
 from onefold.server.events.encoding import Event, EventBatch, RecentEvents, notice
 from onefold.server.events.record_batches import RecordBatch, portion
-from onefold.server.events.store_observer import Observer, StoreChange
+from onefold.server.events.store_observer import WHOLE_AT_MOST, Observer, StoreChange
 from onefold.server.settings import Settings
 from onefold.storage.base import Transaction
 from onefold.store import Store
@@ -385,7 +386,8 @@ class Hub:
             except Exception as error:
                 await self._again(error)
         while True:
-            await self._observed.wait()
+            with contextlib.suppress(TimeoutError):  # a deletion right after the last look at all would not be seen
+                await asyncio.wait_for(self._observed.wait(), WHOLE_AT_MOST if self.observer.partial else None)
             self._observed.clear()
             began = time.monotonic()
             try:

@@ -7,6 +7,7 @@ some of it, and so could a session that was deleted: so from time to time it loo
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -65,8 +66,12 @@ class Observer:
 
     def __init__(self, store: Store, counts: Counts | None = None) -> None:
         self.counts = counts or Counts()
+        self.deleted: Callable[[str], None] = lambda session: None
+        """Called with each session that was deleted, before anybody else is told."""
         self.behind = False
         """There is more than was read."""
+        self.partial = False
+        """The last look was at some of the sessions: what was deleted may not have been seen."""
         self._store = store
         self._seen: dict[str, int] = {}
         self._running: set[tuple[str, str]] = set()
@@ -82,7 +87,8 @@ class Observer:
         """What is new since the last look."""
         since = now - self._whole_at
         changes = self._changes(whole=False) if since < WHOLE_AT_LEAST else []
-        if not changes and since > WHOLE_AT_MOST:
+        self.partial = bool(changes) or since <= WHOLE_AT_MOST
+        if not self.partial:
             changes = self._changes(whole=True)
             self._whole_at = now
         for change in changes:
@@ -139,6 +145,7 @@ class Observer:
     def _take_in(self, change: StoreChange) -> None:
         if change.gone:
             self._seen.pop(change.session, None)
+            self.deleted(change.session)
             log.info("a session was deleted", extra={"session": change.session})
             return
         if change.told:

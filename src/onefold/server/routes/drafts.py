@@ -16,7 +16,6 @@ from fastapi import APIRouter, Request, Response
 from onefold.compaction import resummary
 from onefold.compaction.holder import this_process
 from onefold.compaction.resummary import SummaryDraft
-from onefold.compaction.summarizer import extractive_summary
 from onefold.errors import OnefoldError, StaleHandle, StoreUnavailable
 from onefold.ids import random_id
 from onefold.server.error_responses import DECLARED
@@ -47,13 +46,13 @@ class Drafts:
         self._kept: OrderedDict[str, tuple[float, SummaryDraft]] = OrderedDict()
         self._writing = threading.Semaphore(_AT_ONCE)
 
-    async def make(self, session: str, head: int, instructions: str | None, who: str) -> tuple[str, SummaryDraft]:
+    async def make(self, session: str, asked: DraftBody, who: str) -> tuple[str, SummaryDraft]:
         if self._closing.is_set():
             raise StoreUnavailable("the server is about to end, and begins nothing new; ask the next one")
         if not self._writing.acquire(blocking=False):
             raise StoreUnavailable(f"{_AT_ONCE} drafts are being written here already; ask again when one is there")
         made: Future[tuple[str, SummaryDraft]] = Future()
-        work = partial(self._work, made, partial(self._make, session, head, instructions, who))
+        work = partial(self._work, made, partial(self._make, session, asked, who))
         threading.Thread(
             target=work, name="onefold-server-draft", daemon=True
         ).start()  # nobody waits for it at the end
@@ -68,14 +67,14 @@ class Drafts:
         finally:
             self._writing.release()
 
-    def _make(self, session: str, head: int, instructions: str | None, who: str) -> tuple[str, SummaryDraft]:
+    def _make(self, session: str, asked: DraftBody, who: str) -> tuple[str, SummaryDraft]:
         app_state = self._app_state
         opened = app_state.store.session(session, create=False)
-        if opened.head != head:
-            raise StaleHandle(f"session {opened.id!r} is at segment {opened.head}, not {head}: look at it again")
+        if opened.head != asked.head:
+            raise StaleHandle(f"session {opened.id!r} is at segment {opened.head}, not {asked.head}: look at it again")
         made = resummary.draft(
-            app_state.store.journal, opened.id, app_state.settings.summarizer or extractive_summary, app_state.policy,
-            instructions=instructions, actor=who, stopped=self._closing.is_set,
+            app_state.store.journal, opened.id, app_state.summarizer(asked.summarizer), app_state.policy,
+            instructions=asked.instructions, actor=who, stopped=self._closing.is_set,
         )  # fmt: skip
         id = random_id()
         with self._lock:
@@ -107,7 +106,7 @@ async def draft(who: Caller, request: Request, session: SessionParam, body: Draf
     """Has the summary in force written once more, of the same messages, and answers when it is there. Nothing changes
     but that the journal says what it cost. It can be taken for an hour, as long as the session is not compacted."""
     drafts: Drafts = request.app.state.drafts
-    id, made = await drafts.make(session, body.head, body.instructions, who.name)
+    id, made = await drafts.make(session, body, who.name)
     return json(_draft_json(id, made, who))
 
 

@@ -40,8 +40,10 @@ from onefold.server.response_models import (
     RecordsJson,
     ReportJson,
     SegmentsJson,
+    SentJson,
     SessionsJson,
     SnapshotsJson,
+    SummarizersJson,
 )
 from onefold.server.serializers import (
     compaction_json,
@@ -54,6 +56,8 @@ from onefold.server.serializers import (
     quotation_json,
     report_json,
     segment_json,
+    sent_json,
+    summarizer_json,
 )
 from onefold.server.size_series import curve
 from onefold.server.snapshot import (
@@ -61,6 +65,7 @@ from onefold.server.snapshot import (
     activity_of,
     attach,
     get_app_state,
+    keeper_of,
     known,
     page,
     problems,
@@ -70,6 +75,7 @@ from onefold.server.snapshot import (
     taken,
 )
 from onefold.storage.base import Transaction
+from onefold.summarizers.estimate import describe, estimate_summary
 
 AppStateDep: TypeAlias = Annotated[AppState, Depends(get_app_state)]
 
@@ -78,6 +84,8 @@ _TITLES = 0.2
 _PATIENCE = 1.0
 """Seconds that a search may take to bring its index up to date."""
 _CHUNK = 1 << 16
+_SENT = 8 << 20
+"""Bytes of messages in a context of which `/api/sent` tells: a page asks for it with every change."""
 
 router = APIRouter(responses=DECLARED)
 
@@ -147,21 +155,20 @@ def _picked(app_state: AppState, limit: int, after: str | None, q: str, *, first
     """Those that a filter lets through, or in another order. Titles are learned for a while, the newest first; what
     was not looked at by then is left out, and the answer says so."""
     place = read_cursor(after, bool, float, str)
+    cache = app_state.session_cache
+    states = cache.states()  # not inside the transaction: another one of these may be waited for in it
 
     def read_picked(tx: Transaction) -> SessionsJson:
-        states = app_state.session_cache.states()
         found, complete = _matching(app_state, tx, states, q) if q else (states, True)
-        troubled = (
-            {s.id for s in found if suspicious(app_state, tx, s) and _troubled(app_state, tx, s)} if first else set()
-        )
+        troubled = {s.id for s in found if _troubled(app_state, tx, s)} if first else set()
         keyed = [(s.id in troubled, s.touched_at, s.id) for s in found]
         order = sorted(keyed, reverse=True) if troubled else keyed
         rest = [k for k in order if place is None or k < place]
-        shown = [s for _, _, id in rest[:limit] if (s := tx.session(id)) is not None]
+        shown = [id for _, _, id in rest[:limit] if cache.is_there(tx, id)]
         return {
-            "sessions": [row(app_state, tx, s) for s in shown],
+            "sessions": [row(app_state, tx, s) for id in shown if (s := tx.session(id)) is not None],
             "next": write_cursor(*rest[limit - 1]) if len(rest) > limit else None,
-            "total": len(found),
+            "total": len(found) - (len(rest[:limit]) - len(shown)),
             "complete": complete,
         }
 
@@ -183,6 +190,8 @@ def _matching(
             if time.monotonic() > ends:
                 complete = False
                 continue
+            if not app_state.session_cache.is_there(tx, state.id):
+                continue
             title = app_state.titles.of(tx, state)
         if title is not None and wanted in title.casefold():
             found.append(state)
@@ -190,7 +199,10 @@ def _matching(
 
 
 def _troubled(app_state: AppState, tx: Transaction, state: SessionState) -> bool:
-    return bool(problems(state, activity_of(app_state, tx, state), app_state.limits(tx, state), tx.now))
+    if not suspicious(app_state, tx, state) or not app_state.session_cache.is_there(tx, state.id):
+        return False
+    limits = app_state.limits(tx, state) if keeper_of(tx, state) == "onefold" else None
+    return bool(problems(state, activity_of(app_state, tx, state), limits, tx.now))
 
 
 @router.get("/debug/sessions", response_model=SnapshotsJson, operation_id="debug_sessions")
@@ -256,8 +268,31 @@ def context(
 ) -> Response:
     """What a model is sent now, or what an older segment would send; in another provider's format, if asked."""
     opened = app_state.store.session(session, create=False)
-    _check_size(app_state, opened.id, _segment(app_state, opened.id, segment))
+    _check_size(app_state, opened.id, _segment(app_state, opened.id, segment), app_state.settings.max_context)
     return json(context_json(opened.id, opened.context(segment), format))
+
+
+@router.get("/api/sent", response_model=SentJson, operation_id="sent")
+def sent(app_state: AppStateDep, session: SessionParam) -> Response:
+    """What a model is sent now, as numbers of records in their order, and in full only what no record holds as it is: a
+    line in place of a result, a result that was never given, quotes and notes. For who has the records already."""
+    opened = app_state.store.session(session, create=False)
+    _check_size(app_state, opened.id, _segment(app_state, opened.id, None), min(_SENT, app_state.settings.max_context))
+    return json(sent_json(opened.id, opened.context()))
+
+
+@router.get("/api/summarizers", response_model=SummarizersJson, operation_id="summarizers")
+def summarizers(app_state: AppStateDep, session: SessionParam) -> Response:
+    """Who can write a summary of a session here, the usual one first, and about what it would cost now."""
+    id = app_state.store.resolve(session)
+    made: SummarizersJson = {"session": id, "needless": None, "summarizers": []}
+    for name in (None, *app_state.settings.summarizers):
+        chosen = app_state.summarizer(name)
+        cost = estimate_summary(app_state.store.journal, id, chosen, app_state.policy)
+        if isinstance(cost, str):
+            made["needless"] = cost
+        made["summarizers"].append(summarizer_json(name, describe(chosen), None if isinstance(cost, str) else cost))
+    return json(made)
 
 
 @router.get("/api/segments", response_model=SegmentsJson, operation_id="segments")
@@ -337,7 +372,8 @@ def size_curve(
     def read_size_curve(tx: Transaction) -> CurveJson:
         state = known(tx, session)
         made, marks = curve(tx, state, points)
-        return {"session": state.id, "points": made, "marks": marks, "limit": limit_json(app_state.limits(tx, state))}
+        limits = app_state.limits(tx, state) if keeper_of(tx, state) == "onefold" else None
+        return {"session": state.id, "points": made, "marks": marks, "limit": limit_json(limits)}
 
     return json(app_state.store.journal.backend.read(read_size_curve))
 
@@ -410,9 +446,8 @@ def verified(app_state: AppState, *, fix: bool) -> Json:
 # ---------------------------------------------------------------------- small parts
 
 
-def _check_size(app_state: AppState, session: str, of: Segment) -> None:
+def _check_size(app_state: AppState, session: str, of: Segment, most: int) -> None:
     """Rejects a context that is too much for one answer, before all of it is in memory."""
-    most = app_state.settings.max_context
 
     def read_check_size(tx: Transaction) -> str | None:
         last = known(tx, session).last

@@ -18,7 +18,6 @@ from onefold.acp.members import known_as
 from onefold.acp.room_errors import FORBIDDEN, RequestRejected
 from onefold.compaction.attempt import AttemptRegistry
 from onefold.compaction.job import CompactionJob
-from onefold.compaction.summarizer import extractive_summary
 from onefold.dry_run import dry_run_of
 from onefold.errors import InvalidMessage, OnefoldError, StoreUnavailable
 from onefold.journal import masks
@@ -253,7 +252,7 @@ class RequestedCompactions:
         self._under_way: dict[str, Future[None]] = {}
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="onefold-server-compact")
 
-    def begin(self, session: str, who: str, instructions: str | None, head: int | None) -> StartedCompaction:
+    def begin(self, session: str, who: str, asked: CompactBody) -> StartedCompaction:
         """Asks for a compaction, or joins the one that is open, and answers at once."""
         if self._closing.is_set():
             raise StoreUnavailable("the server is about to end, and begins nothing new; ask the next one")
@@ -261,8 +260,8 @@ class RequestedCompactions:
         opened = app_state.store.session(session, create=False)
         policy = app_state.policy
         call = CompactionJob(
-            journal, opened.id, app_state.settings.summarizer or extractive_summary, policy, self._runner,
-            base=head or opened.head, trigger=MANUAL, instructions=instructions,
+            journal, opened.id, app_state.summarizer(asked.summarizer), policy, self._runner,
+            base=asked.head or opened.head, trigger=MANUAL, instructions=asked.instructions,
             wait=policy.attempt_timeout * policy.attempts, agent=who,
         )  # fmt: skip
         first = call.step()
@@ -319,7 +318,7 @@ async def compact_now(
     its end, or after so many seconds."""
     asked = body or CompactBody()
     compacting: RequestedCompactions = request.app.state.compacting
-    begun = await run_in_threadpool(compacting.begin, session, who.name, asked.instructions, asked.head)
+    begun = await run_in_threadpool(compacting.begin, session, who.name, asked)
     if begun.over is not None and asked.wait > 0:
         await asyncio.wait({asyncio.wrap_future(begun.over)}, timeout=min(asked.wait, app_state.settings.wait))
     made = await run_in_threadpool(_outcome, app_state, who, begun)

@@ -26,9 +26,11 @@ from onefold.server.security.host_check import (
     check_listening,
     neighbourhood,
 )
+from onefold.server.security.login_links import LoginLinks
 from onefold.server.security.rate_limit import RateLimiter
 from onefold.server.security.rejections import Rejection
 from onefold.server.security.request_head import PROTOCOL, SAFE, By, RequestHead, cookie_name, without_secrets
+from onefold.server.security.sign_in import POLICY, onward_page, sign_in_page
 from onefold.server.security.tokens import Principal, Scope, Token, Tokens, TokensError
 from onefold.server.security.websocket_limit import MOST
 from onefold.server.settings import Settings
@@ -43,7 +45,7 @@ logger = logging.getLogger("onefold.server")
 
 _READ = (
     "sessions", "attach", "records", "context", "segments", "expand", "compactions", "ledger", "curve", "search",
-    "export", "verify", "events", "live", "rooms",
+    "sent", "summarizers", "export", "verify", "events", "live", "rooms",
 )  # fmt: skip
 _WRITE = ("append", "note", "pin", "unpin", "undo", "redo", "unfold", "refold", "fork")
 _AGENTS = ("prompt", "unqueue", "stop", "answer", "restart", "close")
@@ -86,6 +88,7 @@ _SECURITY = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
+_HTML = b"text/html; charset=utf-8"
 _OURS = frozenset(name for name, _ in _SECURITY)
 
 
@@ -119,13 +122,15 @@ class Guard:
         clock: Callable[[], float] = time.monotonic,
         look_every: float = 0.5,
         visits: BrowserSessions | None = None,
+        links: LoginLinks | None = None,
     ) -> None:
-        """`visits` are those of browsers; by default their key is kept next to the tokens."""
+        """`visits` are those of browsers; by default their key is kept next to the tokens. `links` let browsers in."""
         self._app = app
         self._settings = settings
         self._tokens = tokens
         beside = tokens.path.with_name(tokens.path.name + ".visits") if tokens.path is not None else None
         self._visits = visits or BrowserSessions(beside, tokens)
+        self._links = links
         self._names = AllowedHosts(settings)
         self._requests = RateLimiter(settings.rate, settings.burst, clock)
         self._frames = RateLimiter(settings.rate, settings.burst, clock)
@@ -161,9 +166,9 @@ class Guard:
         token, by, visit = self._recognised(head, here, peer)
         if wait := self._requests.take(token.digest):
             raise rejections.too_many("requests with this token", wait)
-        if by == "link":
+        if by in ("link", "login"):
             cookie, key = self._begun(token, here)
-            await answer.welcome(cookie, key)
+            await answer.welcome(cookie, key, redirects=not head.followed_from_elsewhere)
             return
         path = head.path
         needed = scope_for(head.method, path)
@@ -217,6 +222,8 @@ class Guard:
             if by == "cookie":
                 visit = self._visits.find(secret, here)
                 token = visit.token if visit is not None else None
+            elif by == "login":
+                token = self._links.redeem(secret) if self._links is not None else None
             else:
                 token = self._tokens.find(secret)
         except TokensError as error:
@@ -227,7 +234,7 @@ class Guard:
             if wait := self._wrong.take(neighbourhood(peer)):
                 raise rejections.too_many("wrong tokens", wait)
             logger.warning("a wrong token was shown", extra={"client": peer})
-            raise rejections.no_token()
+            raise rejections.used_link() if by == "login" else rejections.no_token()
         if by == "cookie" and head.changes and b"origin" not in head.headers:
             raise rejections.other_origin()
         self._save_uses()
@@ -380,6 +387,8 @@ class _Answer:
         self._speaks = PROTOCOL in scope.get("subprotocols", ())
         self._static = scope["path"].startswith("/static/")
         self._events = scope["path"] == "/api/events"
+        accepts = (value for name, value in scope.get("headers", ()) if name.lower() == b"accept")
+        self._shows_pages = not self._websocket and any(b"text/html" in value for value in accepts)
         self._between_events = False
         """Half an event must not be made a whole one by what comes behind it."""
         self._receive = receive
@@ -389,6 +398,8 @@ class _Answer:
         """Bytes of one message from the client, on a WebSocket."""
         self.cookie: str | None = None
         """Another one for the browser that asks."""
+        self._policy: bytes | None = None
+        """What the page may do that is shown in place of a rejection, if not what every page may."""
 
     async def send(self, message: Message) -> None:
         kind = message["type"]
@@ -409,6 +420,8 @@ class _Answer:
             kept.append((b"cache-control", b"no-cache" if self._static else b"no-store"))
         if self.cookie is not None:
             kept.append((b"set-cookie", self.cookie.encode()))
+        if self._policy is not None:
+            return [*kept, (_SECURITY[0][0], self._policy), *_SECURITY[1:]]
         return [*kept, *_SECURITY]
 
     async def refuse(self, refused: Rejection) -> None:
@@ -420,15 +433,24 @@ class _Answer:
             return
         # What is left of the body is not a request: the connection ends with the answer.
         closing = () if self._websocket else ((b"connection", b"close"),)
-        plain = ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(refused.body)))
+        type, body = b"application/json", refused.body
+        if refused.status == 401 and self._shows_pages:
+            type, body, self._policy = _HTML, sign_in_page(str(refused)), POLICY
+        plain = ((b"content-type", type), (b"content-length", b"%d" % len(body)))
         headers = (*plain, *closing, *refused.headers)
-        await self._respond(refused.status, headers, refused.body, drain=refused.status == 413)
+        await self._respond(refused.status, headers, body, drain=refused.status == 413)
 
-    async def welcome(self, cookie: str, key: str) -> None:
+    async def welcome(self, cookie: str, key: str, *, redirects: bool) -> None:
         """Gives both halves of a visit for the token that came in a link, and takes that out of the address. What is
-        behind the # is sent to nobody; the page takes it from there."""
+        behind the # is sent to nobody; the page takes it from there. Where a redirect would come without the cookie,
+        a page goes on to it."""
         self.cookie = cookie
-        await self._respond(303, ((b"location", f"/#page={key}".encode()), (b"content-length", b"0")), b"")
+        place = f"/#page={key}"
+        if redirects:
+            await self._respond(303, ((b"location", place.encode()), (b"content-length", b"0")), b"")
+            return
+        body = onward_page(place)
+        await self._respond(200, ((b"content-type", _HTML), (b"content-length", b"%d" % len(body))), body)
 
     async def farewell(self, cookie: str) -> None:
         self.cookie = cookie

@@ -50,6 +50,15 @@ def no_token() -> Rejection:
     )  # fmt: skip
 
 
+def used_link() -> Rejection:
+    """For a login link that was followed before, ran out, or is of another server or start of it."""
+    return Rejection(
+        401, "Unauthorized", "this login link was used already, has run out, or is of an earlier start of the server",
+        "start `onefold serve` in a terminal again, or make a token with `onefold token new`",
+        headers=((b"www-authenticate", b"Bearer"),),
+    )  # fmt: skip
+
+
 def no_scope(name: str, scope: str) -> Rejection:
     return Rejection(
         403, "Forbidden", f"token {name!r} lacks the scope {scope!r}", f"`onefold token new NAME --scope {scope}`"

@@ -19,7 +19,7 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 PROTOCOL = "onefold"
 """The subprotocol of the WebSocket. A client that can set no header offers it, and `onefold.token.` with the token."""
 
-By = Literal["header", "cookie", "protocol", "link"]
+By = Literal["header", "cookie", "protocol", "link", "login"]
 
 _BY_PROTOCOL = PROTOCOL + ".token."
 _PAGE = PROTOCOL + ".page."
@@ -88,9 +88,14 @@ class RequestHead:
         return self.websocket or self.method not in SAFE
 
     @property
+    def followed_from_elsewhere(self) -> bool:
+        """Whether a person followed a link that stood on another site, or in a file."""
+        return self.headers.get(b"sec-fetch-site") in ("cross-site", "same-site")
+
+    @property
     def from_elsewhere(self) -> bool:
         """Whether a browser says that another site asks. A person who follows a link there may still come in."""
-        if self.headers.get(b"sec-fetch-site") not in ("cross-site", "same-site"):
+        if not self.followed_from_elsewhere:
             return False
         followed = (
             self.headers.get(b"sec-fetch-mode") == "navigate" and self.headers.get(b"sec-fetch-dest") == "document"
@@ -111,16 +116,20 @@ class RequestHead:
         return self.headers.get(b"x-onefold-page", "")
 
     def secret(self, here: PublicAddress) -> tuple[str, By] | None:
-        """The token that is shown, and how: header, WebSocket's protocols, link; or the cookie of a visit. Nowhere
-        else."""
+        """The token that is shown, and how: header, WebSocket's protocols, link; or what a login link holds, or the
+        cookie of a visit. Nowhere else."""
         if (given := self.headers.get(b"authorization")) is not None:
             scheme, _, secret = given.partition(" ")
             return (secret.strip(), "header") if scheme.lower() == "bearer" and secret.strip() else None
         for offered in self.protocols if self.websocket else ():
             if offered.startswith(_BY_PROTOCOL):
                 return offered.removeprefix(_BY_PROTOCOL), "protocol"
-        if self.method == "GET" and not self.websocket and self.raw_path == b"/" and b"token=" in self.query:
-            return parse_qs(self.query.decode("latin-1")).get("token", [""])[0], "link"
+        if self.method == "GET" and not self.websocket and self.raw_path == b"/":
+            asked = parse_qs(self.query.decode("latin-1"), keep_blank_values=True)
+            if "login" in asked:
+                return asked["login"][0], "login"
+            if "token" in asked:
+                return asked["token"][0], "link"
         name = cookie_name(here)
         for pair in self.headers.get(b"cookie", "").split(";"):
             key, _, value = pair.strip().partition("=")

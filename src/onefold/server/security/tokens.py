@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from shlex import quote
 from typing import Any, Literal, cast, get_args
@@ -71,6 +72,8 @@ class Token:
     """To the hour: a token is not worth a write with every request."""
     source: str = "tokens"
     """Where it stands: `tokens`, `environment` or `token-file`. Only the first can be revoked here."""
+    login: bool = False
+    """Made for who follows login links: nobody has it, and it counts for visits of browsers alone."""
 
     @property
     def who(self) -> Principal:
@@ -170,6 +173,17 @@ class Tokens:
             secret, token = self._made(FIRST, ("admin",), None)
             tokens.append(token)
         return secret
+
+    def of_person(self, person: str) -> Token:
+        """The token of whoever follows a login link, made if there is none. Its secret is thrown away."""
+        with self._writing() as tokens:
+            taken = {token.name for token in tokens if not token.login}
+            name = next(n for i in count(1) if (n := person if i == 1 else f"{person}-{i}") not in taken)
+            token = next((token for token in tokens if token.name == name), None)
+            if token is None:
+                token = replace(self._made(name, ("admin",), None)[1], login=True)
+                tokens.append(token)
+        return token
 
     def revoke(self, name: str) -> Token:
         """Removes a token. A running server rejects it from its next request on."""
@@ -346,7 +360,8 @@ def _parse(path: Path, text: str) -> Iterator[Token]:
                 times = {key: row.get(key) for key in ("created_at", "expires_at", "last_used")}
                 if any(at is not None and not isinstance(at, int | float) for at in times.values()):
                     raise damaged
-                yield Token(name, digest, checked_scopes(cast("list[str]", scopes)), **times)
+                login = row.get("login") is True
+                yield Token(name, digest, checked_scopes(cast("list[str]", scopes)), **times, login=login)
             case _:
                 raise damaged
 
@@ -428,4 +443,5 @@ def _row(token: Token) -> dict[str, object]:
         "scopes": list(token.scopes),
         "created_at": token.created_at,
     }
-    return row | {"expires_at": token.expires_at, "last_used": token.last_used}
+    row |= {"expires_at": token.expires_at, "last_used": token.last_used}
+    return row | ({"login": True} if token.login else {})

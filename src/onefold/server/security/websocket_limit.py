@@ -115,6 +115,8 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         if message["type"] == "websocket.accept":
             self.conn.max_message_size = message.get(MOST, BEFORE)
         await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True  # a rejection is an answer too; uvicorn's own log calls it an error
         self._go_on_later()
 
     # ------------------------------------------------------------------ how much

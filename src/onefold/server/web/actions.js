@@ -1,38 +1,63 @@
 // What a person can do to a session. Each first says what it will do, in words, and then does it.
 
-import { post, save } from "./api.js";
+import { get, post, save } from "./api.js";
 import { ask, tell } from "./dialogs.js";
 import { el } from "./dom.js";
 import * as words from "./format.js";
 
 const quote = (text) => el("blockquote", {}, words.first(text, 240));
 
+/** Who could write a summary, with about what that costs, the usual one first; the fields to choose one, if there are several. */
+async function writers(known, priced = true) {
+  const { summarizers, needless } = await get("summarizers", { session: known.session.id });
+  // What the estimate is of is the next compaction, and not what the newest summary was made of.
+  if (!priced) for (const one of summarizers) one.input_tokens = null;
+  const [usual] = summarizers;
+  if (summarizers.length < 2) return { needless, says: el("p", {}, "It is written by ", written(usual)), fields: [] };
+  const options = summarizers.map((one, i) => el("label.option", {}, el("input", { type: "radio", name: "summarizer", value: one.name ?? "", checked: i === 0 }), el("span", {}, one.name ? `${one.name}: ` : "", written(one))));
+  return { needless, says: null, fields: [el("fieldset", {}, el("legend", {}, "Written by"), options)] };
+}
+
+function written({ by, asks_model: asks, input_tokens: read, output_tokens: most, cost: paid, instead }) {
+  const about = asks === false ? "without a model: the beginnings of what was said. It costs nothing"
+    : !asks ? "a function of the program that runs this server: what it costs is not known"
+    : read === null ? "" : [`about ${words.tokens(read)} tokens in and up to ${words.tokens(most)} out`, paid === null ? "at a price that nobody named" : `about ${words.money(paid)}`].join(", ");
+  return [el("b", {}, by), about ? `, ${about}` : "", instead.length ? `. If that fails: ${instead.join(", then ")}.` : "."];
+}
+
+const chosen = (form) => (form.get("summarizer") ? { summarizer: form.get("summarizer") } : {});
+
 /** `known` is what the page shows now: nobody takes back what they have not seen. */
-export function compact(known) {
+export async function compact(known) {
   const { session, head, compaction } = known;
   const inView = session.last - head.cut + 1;
   const byAgent = head.keeper === "agent";
+  let by = null;
+  try {
+    by = byAgent || compaction.open ? null : await writers(known);
+  } catch (error) {
+    return tell([error.message, error.remedy].filter(Boolean).join(" · "), true);
+  }
   const says = compaction.open
     ? [`A compaction is under way already, asked for ${words.ago(compaction.open.requested_at)}. Your request joins it: one summary is made, once.`]
     : byAgent
-    ? [known.agent
-        ? `The agent ${known.agent.name} is asked to compact by itself, once, whoever else asks too. What it keeps it decides; nothing is deleted here.`
-        : "This session is kept by its agent, which compacts by itself: the server will reject this."]
+    ? [`The agent ${known.agent.name} is asked to compact by itself, once, whoever else asks too. What it keeps it decides, and what that costs it pays with its own model; nothing is deleted here.`]
     : [
         `A summary replaces most of the ${words.many(inView, "record")} since #${head.cut}: ${words.tokens(session.tokens)} tokens now, far fewer after it. The newest messages stay word for word.`,
+        by.needless ? `Nothing would be made of it now: ${by.needless}.` : by.says,
         "Nothing is deleted. The originals stay under the fold, the agent may go on meanwhile, and undo crosses it.",
       ];
-  ask({
+  return ask({
     title: "Compact this session",
     says,
     fields: [
+      ...(by?.needless ? [] : by?.fields ?? []),
       compaction.open ? null : el("label.field", {}, el("span", {}, "Instructions for the summary, if you have any"), el("textarea", { name: "instructions", rows: 3, placeholder: "Keep the names of all migrations." })),
     ].filter(Boolean),
     label: compaction.open ? "Join it" : "Compact",
     act: async (form) => {
       const instructions = String(form.get("instructions") ?? "").trim();
-      const done = await post("compact", { session: session.id }, instructions ? { instructions, head: head.number } : { head: head.number });
-      return outcome(done);
+      return outcome(await post("compact", { session: session.id }, { head: head.number, ...(instructions ? { instructions } : {}), ...chosen(form) }));
     },
   });
 }
@@ -123,21 +148,29 @@ export async function unfold(known, segment) {
 }
 
 /** The summary in force written once more: first a draft is made and paid for, then a person compares. */
-export function summarise(known) {
+export async function summarise(known) {
   const query = { session: known.session.id };
   let dialog;
+  let by;
+  try {
+    by = await writers(known, false);
+  } catch (error) {
+    tell([error.message, error.remedy].filter(Boolean).join(" · "), true);
+    return;
+  }
   dialog = ask({
     title: "Summarise again",
     says: [
-      "The server's summarizer drafts the newest summary again, from the same messages. You see both side by side, and then decide.",
+      by.says,
+      "The newest summary is drafted again, from the same messages. You see both side by side, and then decide.",
       "What it costs is spent either way. No message moves, and the agent may go on meanwhile.",
     ],
-    fields: [el("label.field", {}, el("span", {}, "Instructions for the summary, if you have any"), el("textarea", { name: "instructions", rows: 3, placeholder: "Keep the names of all migrations." }))],
+    fields: [...by.fields, el("label.field", {}, el("span", {}, "Instructions for the summary, if you have any"), el("textarea", { name: "instructions", rows: 3, placeholder: "Keep the names of all migrations." }))],
     label: "Write a draft",
     busy: "Writing…",
     act: async (form) => {
       const instructions = String(form.get("instructions") ?? "").trim();
-      const draft = await post("drafts", query, { head: known.head.number, ...(instructions ? { instructions } : {}) });
+      const draft = await post("drafts", query, { head: known.head.number, ...(instructions ? { instructions } : {}), ...chosen(form) });
       if (dialog.open) compare(query, draft);
     },
   });

@@ -11,8 +11,8 @@ const GLUED = new Set(["agent_message_chunk", "agent_thought_chunk"]);
 const OVER = new Set(["completed", "failed"]);
 
 export class Watch {
-  constructor(session, { said, changed }) {
-    Object.assign(this, { session, said, changed, socket: null, tries: 0, retry: 0 });
+  constructor(session, { said, changed, used }) {
+    Object.assign(this, { session, said, changed, used, socket: null, tries: 0, retry: 0 });
     this.written = new Set(); // first frames of messages that are in the journal
     this.visible = () => (document.hidden ? this.#close() : this.#open());
     document.addEventListener("visibilitychange", this.visible);
@@ -22,7 +22,7 @@ export class Watch {
 
   stop() {
     document.removeEventListener("visibilitychange", this.visible);
-    this.said = this.changed = () => {};
+    this.said = this.changed = this.used = () => {};
     this.#close();
   }
 
@@ -104,7 +104,9 @@ export class Watch {
   /** As the server glues chunks: by kind and message, until something else is said or done. */
   #update(update, number) {
     const kind = update.sessionUpdate;
-    if (GLUED.has(kind)) {
+    if (kind === "usage_update") {
+      if (Number.isInteger(update.used) && update.size > 0) this.used({ used: update.used, size: update.size });
+    } else if (GLUED.has(kind)) {
       const last = this.pieces.at(-1);
       const message = update.messageId ?? null;
       const text = update.content?.text ?? (update.content?.type ? `[${update.content.type}]` : "");

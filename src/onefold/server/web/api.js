@@ -59,6 +59,24 @@ export async function logOut() {
   }
 }
 
+// ---------------------------------------------------------------- what they may do
+
+let learned = null;
+let scopes = null;
+
+/** Learns what the token of this page may do. Until that is known nothing is withheld: the server decides in any case. */
+export function learnScopes() {
+  learned ??= get("rooms").then((told) => {
+    scopes = told.may;
+  }, () => {
+    learned = null; // whatever it is that is wrong is said by what is shown
+  });
+  return learned;
+}
+
+/** Whether to offer something that takes a scope. */
+export const may = (scope) => scopes === null || scopes.includes(scope);
+
 // ---------------------------------------------------------------- asking
 
 export function address(path, query = {}) {
@@ -68,7 +86,7 @@ export function address(path, query = {}) {
 }
 
 export async function get(path, query, signal) {
-  return answer(() => fetch(address(path, query), { signal, headers: asPage({ accept: "application/json" }) }));
+  return answer(() => fetch(address(path, query), { signal, headers: asPage({ accept: "application/json" }) }), undefined, signal);
 }
 
 /** Saves an answer as a file. A link would show the cookie only. */
@@ -85,7 +103,7 @@ export async function post(path, query, body = {}) {
   );
 }
 
-async function answer(ask, read = (response) => response.json()) {
+async function answer(ask, read = (response) => response.json(), signal = null) {
   let response;
   try {
     response = await ask();
@@ -100,7 +118,9 @@ async function answer(ask, read = (response) => response.json()) {
   let body = null;
   try {
     body = await (response.ok ? read(response) : response.json());
-  } catch {
+  } catch (error) {
+    // Nobody wants the rest of it. A browser does not always say so by the name of the error.
+    if (signal?.aborted || error.name === "AbortError") throw signal?.reason ?? error;
     if (response.ok) throw new Refused(response.status, { kind: "NoAnswer", message: "The server's answer was cut off.", remedy: "Try again." });
   }
   if (response.ok) return body;

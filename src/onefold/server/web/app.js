@@ -1,6 +1,6 @@
 // The page: which view is shown, the theme, and the keys that work everywhere.
 
-import { get, logOut } from "./api.js";
+import { get, learnScopes, logOut, may } from "./api.js";
 import { ask, inform } from "./dialogs.js";
 import { Compactions } from "./compactions.js";
 import { button, el, icon, replace } from "./dom.js";
@@ -130,11 +130,12 @@ theme.addEventListener("click", turn);
 const KEYS = [
   ["Everywhere", [["/", "search"], ["g s", "sessions"], ["g c", "compactions"], ["g h", "health"], ["t", "theme"], ["Esc", "close, or back to the list"], ["?", "this help"]]],
   ["Lists", [["j k", "next, previous"], ["Enter", "open"], ["f", "filter the sessions"]]],
-  ["A session", [["j k", "next, previous record"], ["Enter", "unfold, fold"], ["m", "as the model sees it, as it happened"], ["[ ]", "previous, next compaction"], ["#", "go to a record"], ["Home G", "beginning, end"], ["c", "compact"], ["x", "cancel the compaction"], ["u r", "undo, redo"], ["p", "pin, unpin"], ["f", "fork"], ["e", "export"], ["i", "write to its agent"], ["a", "answer its agent"]]],
+  ["A session", [["j k", "next, previous record"], ["Enter", "unfold, fold"], ["m", "as the model sees it, as it happened"], ["[ ]", "previous, next compaction"], ["#", "go to a record"], ["Home G", "beginning, end"], ["c", "compact", "compact"], ["x", "cancel the compaction", "compact"], ["u r", "undo, redo", "write"], ["p", "pin, unpin", "write"], ["f", "fork", "write"], ["e", "export"], ["i", "write to its agent", "agents"], ["a", "answer its agent", "agents"]]],
 ];
 
-function help() {
-  const keys = KEYS.map(([name, some]) => el("section", {}, el("h3", {}, name), el("dl", {}, some.map(([key, what]) => [el("dt", {}, key.split(" ").map((k) => el("kbd", {}, k))), el("dd", {}, what)]))));
+async function help() {
+  await learnScopes();
+  const keys = KEYS.map(([name, some]) => el("section", {}, el("h3", {}, name), el("dl", {}, some.filter(([, , scope]) => !scope || may(scope)).map(([key, what]) => [el("dt", {}, key.split(" ").map((k) => el("kbd", {}, k))), el("dd", {}, what)]))));
   const dialog = inform("Keys", el("div", {}, el("div.keys", {}, keys), el("p", {}, button("Log out…", () => {
     dialog.close();
     leave();

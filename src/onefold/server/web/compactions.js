@@ -1,7 +1,7 @@
 // Compactions of all sessions: those that run, those that wait, those that failed, and what was done.
 
 import * as actions from "./actions.js";
-import { get, Live } from "./api.js";
+import { get, learnScopes, Live, may } from "./api.js";
 import { trouble } from "./dialogs.js";
 import { after, button, el, replace } from "./dom.js";
 import { empty, sessionLink } from "./components.js";
@@ -37,7 +37,7 @@ export class Compactions {
 
   async load() {
     try {
-      const [{ compactions }, failed] = await Promise.all([get("compactions", { state: "all", limit: 200 }), get("compactions", { state: "failed", limit: 100 })]);
+      const [{ compactions }, failed] = await Promise.all([get("compactions", { state: "all", limit: 200 }), get("compactions", { state: "failed", limit: 100 }), learnScopes()]);
       if (this.stopped) return;
       const seen = new Set(compactions.map((c) => c.id));
       this.all = [...compactions, ...failed.compactions.filter((c) => !seen.has(c.id))];
@@ -101,5 +101,5 @@ function line(one) {
       el("span.how", {}, facts.filter(Boolean).join(" · ")),
       one.cause && el("span.cause", {}, one.cause),
       one.instructions && el("span.how", {}, `“${words.first(one.instructions, 200)}”`)),
-    open ? button("Cancel…", () => actions.cancel(one.session, one)) : null);
+    open && may("compact") ? button("Cancel…", () => actions.cancel(one.session, one)) : null);
 }

@@ -39,8 +39,22 @@ export class Conversation {
     this.view = view;
     this.segments = new Map(known.segments.map((segment) => [segment.number, segment]));
     this.pins = new Set(known.pins);
+    this.#learnSent();
     this.#arrange();
     this.windowed.reset();
+  }
+
+  /** The same, of which only the end is new: no row has to be drawn again. */
+  goOn(known) {
+    this.known = known;
+    this.#learnSent();
+  }
+
+  /** What the server says that the model is sent: which records, and what in place of those that it is not sent whole. */
+  #learnSent() {
+    const { sent } = this.known;
+    this.sent = sent && new Set(sent.numbers);
+    this.instead = new Map((sent?.others ?? []).filter((one) => one.kind === "masked").map((one) => [one.number, one.text]));
   }
 
   /** A record came, live. True if it is a row of this view. */
@@ -68,6 +82,65 @@ export class Conversation {
   }
 
   #asModelSees() {
+    if (this.known.head.keeper === "agent") return this.#asSaid();
+    return this.known.sent ? this.#asSent() : this.#asRecorded();
+  }
+
+  /** Every message of the context in its order, as the server sends it. What no record holds stands as a row of its own. */
+  #asSent() {
+    const { head, ledger, last, sent } = this.known;
+    const others = new Map(sent.others.map((one) => [one.at, one]));
+    const older = sent.others.some((one) => one.kind === "facts"); // a version that carried them by themselves
+    const shown = {
+      summary: () => this.#fold(this.segments.get(head.summary) ?? head, 0),
+      // What a model called some of these words stands with them in one text, and here before it.
+      quotes: (one) => [...(ledger.facts.length && !older ? shown.facts() : []), { key: "quotes", render: () => this.#quotes(ledger.quotes, one.text) }],
+      facts: () => [{ key: "facts", render: () => this.#facts(ledger.facts) }],
+      notes: () => [{ key: "notes", render: () => notes(ledger.notes) }],
+    };
+    const made = [];
+    let run = null; // the stretch that grows
+    sent.numbers.forEach((number, at) => {
+      const other = others.get(at);
+      if (other && other.kind !== "masked") {
+        run = null;
+        made.push(...(shown[other.kind]?.(other) ?? [{ key: `made:${at}`, render: () => inserted(other) }]));
+      } else if (number < head.cut || (run && number < run.stop) || made.some((one) => one.start !== undefined && number < one.stop)) {
+        run = null; // from before the cut, here by a pin or by name
+        made.push({ key: `kept:${number}`, number, render: () => this.#record(number, { kept: true }) });
+      } else {
+        if (!run) made.push((run = stretch(number, number, "sent")));
+        run.stop = number + 1;
+      }
+    });
+    if (run) run.stop = last + 1;
+    else made.push(stretch(last + 1, last + 1, "sent"));
+    return made;
+  }
+
+  /** Of a session that its agent compacts: what was said, folded at the last place where the agent compacted. */
+  #asSaid() {
+    const { head, last, segments } = this.known;
+    const acts = segments.filter((one) => one.source === "observed" && one.number >= head.cut && !hidden(one.number, head));
+    if (!acts.length) return this.#asRecorded();
+    return [...this.#agentFold(acts, acts.length - 1, 0), ...this.#shown(acts.at(-1).number + 1, last + 1, 0, true)];
+  }
+
+  #agentFold(acts, at, depth) {
+    const { number } = acts[at];
+    const from = at ? acts[at - 1].number + 1 : this.known.head.cut;
+    const made = [{ key: `fold:${number}`, fold: acts[at], render: () => this.#boundary(this.records.get(number), number, depth, from) }];
+    if (!this.folds.has(number)) return made;
+    const { summary } = this.known.head;
+    if (at) made.push(...this.#agentFold(acts, at - 1, depth + 1));
+    else if (summary !== null) made.push(...this.#fold(this.segments.get(summary) ?? this.known.head, depth + 1));
+    made.push(...this.#shown(from, number, depth + 1));
+    made.push({ key: `end:${number}`, render: () => el("div.row.end", { data: { depth: depth + 1 } }, "end of what its agent compacted") });
+    return made;
+  }
+
+  /** By the records alone, where the server does not say what is sent: the context is too large to be told of. */
+  #asRecorded() {
     const { head, ledger, last } = this.known;
     const before = [...new Set([...head.kept, ...this.pins])].filter((n) => n < head.cut && !hidden(n, head)).sort((a, b) => a - b);
     const made = before.map((number) => ({ key: `kept:${number}`, number, render: () => this.#record(number, { kept: true }) }));
@@ -93,7 +166,7 @@ export class Conversation {
     return made;
   }
 
-  #shown(start, stop, depth) {
+  #shown(start, stop, depth, grows = false) {
     const made = [];
     let from = start;
     for (const [first, last] of this.known.head.hidden) {
@@ -101,7 +174,7 @@ export class Conversation {
       if (first > from) made.push(stretch(from, first, "messages", depth));
       from = last + 1;
     }
-    if (from < stop) made.push(stretch(from, stop, "messages", depth));
+    if (from < stop || grows) made.push(stretch(from, stop, "messages", depth));
     return made;
   }
 
@@ -118,7 +191,7 @@ export class Conversation {
     const record = this.records.get(section.start + at);
     if (!record) return 76;
     if (isObserved(record)) return 110;
-    if (record.kind !== "message") return section.mode === "messages" ? 0 : 30;
+    if (record.kind !== "message") return section.mode === "all" ? 30 : 0;
     return 48 + Math.min(14, Math.ceil((record.text?.length ?? 0) / 90)) * 21;
   }
 
@@ -147,14 +220,21 @@ export class Conversation {
     const record = this.records.get(number);
     if (!record) return rows.waiting(number);
     if (mode === "messages" && !isShown(record)) return rows.nothing(number);
-    if (isObserved(record)) return this.#boundary(record, depth);
+    if (mode === "sent" && !this.#isSent(record)) return rows.nothing(number);
+    if (isObserved(record)) return this.#boundary(record, number, depth);
     const segment = record.kind === "segment.opened" && this.segments.get(number);
     if (segment && typeof record.body.summary === "string") return this.#card(segment, depth, false);
     const pinned = this.pins.has(number);
     const masked = !pinned && this.known.head.masked?.includes(number);
     const provided = mode === "all" && this.known.provided.includes(number);
-    const marks = { depth, pinned, masked, provided, kept: kept && !pinned, hidden: mode === "all" && !provided && hidden(number, this.known.head) };
+    const instead = mode === "all" ? null : this.instead.get(number);
+    const marks = { depth, pinned, masked, provided, instead, kept: kept && !pinned, hidden: mode === "all" && !provided && hidden(number, this.known.head) };
     return rows.row(record, marks, this.open);
+  }
+
+  /** Whether the model is sent a record. What came since the server said so is, if it is a message. */
+  #isSent(record) {
+    return record.number > this.known.sent.last ? isShown(record) : this.sent.has(record.number);
   }
 
   #at(index) {
@@ -175,7 +255,7 @@ export class Conversation {
       const [section, at] = this.#at(i);
       if (!section.key) return section.start + at;
       if (section.number) return section.number;
-      if (section.fold) return section.fold.cut;
+      if (section.fold) return section.fold.source === "observed" ? section.fold.number : section.fold.cut;
     }
     return null;
   }
@@ -264,13 +344,16 @@ export class Conversation {
   }
 
   /** Where an agent compacted by itself: what is before it stays, but the agent may know only a summary of it. */
-  #boundary(record, depth) {
+  #boundary(record, number, depth, from = null) {
+    if (!record) return rows.waiting(number);
+    const isOpen = this.folds.has(number);
+    const opens = from !== null && from < number;
     const { by, witnesses, said, compaction } = record.body;
     const order = this.known.order.get(record.number);
     const how = this.known.compactions.get(compaction);
     const segment = this.segments.get(record.number);
     const seen = [...new Set([by, ...(Array.isArray(witnesses) ? witnesses : [])])].filter(Boolean);
-    return el("article.row.fold.observed", { tabindex: -1, data: { number: record.number, depth }, "aria-label": `Compaction ${order ?? ""} by the agent itself` },
+    return el(`article.row.fold.observed${isOpen && opens ? ".open" : ""}`, { tabindex: -1, data: { number: record.number, depth, ...(opens ? { fold: number } : {}) }, "aria-label": `Compaction ${order ?? ""} by the agent itself` },
       el("span.number", { "aria-hidden": "true" }, `#${record.number}`),
       el("div.said", {},
         el("header.who", {},
@@ -279,9 +362,12 @@ export class Conversation {
           seen.map((one, i) => el(`span.tag${i ? "" : ".accent"}`, { title: `Seen by ${words.witness(one)}` }, String(one))),
           el("span.aside", {}, el("time", { title: words.whole(record.at) }, words.clock(record.at)))),
         typeof said === "string" && said
-          ? rows.details("summary", `${record.number}.said`, this.open, () => [el("b", {}, "Its summary"), " ", el("span.line", {}, words.first(said, 140))], () => rows.excerpted(said, `${record.number}.said.all`, this.open))
-          : null,
-        how && segment ? rows.details("made", `${record.number}.made`, this.open, () => [el("b", {}, "How it was seen"), ` ${made(how, record)}`], () => account(how, segment, record, seen)) : null));
+          ? el("div.summary", {}, rows.excerpted(said, `${record.number}.said`, this.open, opens ? 14 : 5))
+          : el("p.about", {}, "It did not say what it made of what was said before. Nobody but the agent knows."),
+        how && segment ? rows.details("made", `${record.number}.made`, this.open, () => [el("b", {}, "How it was seen"), ` ${made(how, record)}`], () => account(how, segment, record, seen)) : null,
+        opens
+          ? button([icon("fold"), isOpen ? "Fold the originals" : `Unfold what was said before, #${from}–#${number - 1}`], () => this.toggle(number), { kind: "unfold", "aria-expanded": String(isOpen) })
+          : null));
   }
 
   toggle(number) {
@@ -292,9 +378,9 @@ export class Conversation {
     this.windowed.reset();
   }
 
-  #quotes(list) {
+  #quotes(list, sent = null) {
     const what = `${words.many(list.length, "message")} quoted word for word next to the summary`;
-    return el("article.row.standing", { tabindex: -1, "aria-label": "Quotes" }, el("span.number"), el("div.said", {}, el("header.who", {}, el("span.role", {}, "quotes"), el("span.about", {}, what)), rows.details("quotes", "quotes", this.open, () => [el("b", {}, "What people said"), " ", el("span.line", {}, words.first(list.at(-1).text, 140))], () => rows.quotes(list))));
+    return el("article.row.standing", { tabindex: -1, "aria-label": "Quotes" }, el("span.number"), el("div.said", {}, el("header.who", {}, el("span.role", {}, "quotes"), el("span.about", {}, what)), rows.details("quotes", "quotes", this.open, () => [el("b", {}, "What people said"), " ", el("span.line", {}, words.first(list.at(-1).text, 140))], () => rows.quotes(list)), sent ? rows.details("sent", "quotes.sent", this.open, () => [el("b", {}, "As it is sent")], () => rows.excerpted(sent, "quotes.sent.all", this.open, 40)) : null));
   }
 
   #facts(list) {
@@ -311,6 +397,7 @@ export class Conversation {
       const fold = this.find(`fold:${number}`);
       if (fold >= 0) return this.#land(fold, `fold:${number}`);
       const shown = record && isShown(record);
+      if (shown && this.sent && number >= this.known.head.cut && !this.#isSent(record)) return false;
       if (!shown && !this.#unfoldTo(number, true)) return false;
       if (shown && (hidden(number, this.known.head) || !this.#unfoldTo(number, false))) return false;
       const key = this.find(`fold:${number}`) >= 0 ? `fold:${number}` : number;
@@ -396,6 +483,12 @@ function account(compaction, segment, record, seen = null) {
     ["Last failure", compaction.cause],
   ];
   return el("dl.account", {}, lines.filter(([, value]) => value).map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+}
+
+/** A message that no record holds as it is: it was made for this context. */
+function inserted({ kind, role, text }) {
+  const about = kind === "no result" ? "made for this context: this call got no result" : "made for this context: a line that says where what follows comes from";
+  return el("article.row.standing.inserted", { tabindex: -1, "aria-label": "Made for this context" }, el("span.number"), el("div.said", {}, el("header.who", {}, el("span.role", {}, role), el("span.about", {}, about)), el("div.result", {}, el("pre", {}, text))));
 }
 
 function notes(list) {

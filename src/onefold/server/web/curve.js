@@ -7,6 +7,8 @@ import * as words from "./format.js";
 const HEIGHT = 132;
 const MOST = 1200; // points, which is twice what is asked for
 const PAD = { top: 16, right: 12, bottom: 20, left: 40 };
+const LETTER = 6.2; // pixels of one in a label, on average and a little more
+const GAP = 12;
 
 export class Curve {
   constructor({ go }) {
@@ -102,22 +104,29 @@ export class Curve {
       if (!limit || limit[name] > high) continue;
       const y = this.y(limit[name]);
       made.push(svg(`line.${name}`, { x1: PAD.left, x2: width - PAD.right, y1: y, y2: y }));
-      made.push(svg(`text.axis.${name}`, { x: PAD.left + 4, y: y - 4 }, `${name} limit`));
+      // Side by side: the lines may be closer together than their names are high.
+      made.push(svg(`text.axis.${name}`, { x: PAD.left + (name === "soft" ? 4 : 4 + 10 * LETTER + GAP), y: y - 4 }, `${name} limit`));
     }
     return made;
   }
 
   #hours(points, width) {
-    const made = [];
     const many = Math.max(2, Math.floor((width - PAD.left) / 110));
-    let before = "";
+    const made = [];
+    let free = 0; // what is left of it is taken
+    let date = "";
+    let hour = "";
     for (let i = 0; i < many; i++) {
       const point = points[Math.round((i / (many - 1)) * (points.length - 1))];
-      const date = words.day(point.at);
-      const label = date === before ? words.hour(point.at) : `${date}, ${words.hour(point.at)}`;
-      before = date;
-      const x = this.x(point.number);
-      made.push(svg("text.axis", { x, y: HEIGHT - 5, "text-anchor": i === 0 ? "start" : i === many - 1 ? "end" : "middle" }, label));
+      const [day, time] = [words.day(point.at), words.hour(point.at)];
+      if (day === date && time === hour) continue; // so little happened that it says nothing
+      const label = day === date ? time : `${day}, ${time}`;
+      const wide = label.length * LETTER;
+      const left = Math.min(Math.max(PAD.left, this.x(point.number) - (i ? wide / 2 : 0)), width - PAD.right - wide);
+      if (made.length && left < free) continue;
+      free = left + wide + GAP;
+      [date, hour] = [day, time];
+      made.push(svg("text.axis", { x: left, y: HEIGHT - 5 }, label));
     }
     return made;
   }

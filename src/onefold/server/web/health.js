@@ -1,7 +1,7 @@
 // What verify finds, in words.
 
 import * as actions from "./actions.js";
-import { get } from "./api.js";
+import { get, learnScopes, may } from "./api.js";
 import { trouble } from "./dialogs.js";
 import { button, el, replace } from "./dom.js";
 import { sessionLink } from "./components.js";
@@ -31,7 +31,8 @@ export class Health {
     replace(this.body, el("p.busy", {}, "Reading every journal…"));
     const began = performance.now();
     try {
-      this.#show(await verified(), (performance.now() - began) / 1000);
+      const [report] = await Promise.all([verified(), learnScopes()]);
+      this.#show(report, (performance.now() - began) / 1000);
     } catch (error) {
       if (!this.stopped) replace(this.body, trouble(error, () => this.check()));
     }
@@ -42,7 +43,7 @@ export class Health {
     const looked = `${words.many(report.sessions, "session")} and ${words.many(report.records, "record")} looked at${took === null ? "" : ` in ${words.lasted(took)}`}.`;
     const left = report.findings.filter((f) => !f.mended && !f.fatal).length;
     replace(this.body,
-      el(`div.verdict.${report.healthy ? "fine" : "bad"}`, {}, el("h2", {}, report.healthy ? "Everything agrees with the journal" : words.many(report.findings.length, "finding")), el("p", {}, looked), left ? button(`Repair ${left === 1 ? "it" : "them"}…`, () => actions.repair(left, (done) => this.#show(done)), { kind: "primary" }) : null),
+      el(`div.verdict.${report.healthy ? "fine" : "bad"}`, {}, el("h2", {}, report.healthy ? "Everything agrees with the journal" : words.many(report.findings.length, "finding")), el("p", {}, looked), left && may("admin") ? button(`Repair ${left === 1 ? "it" : "them"}…`, () => actions.repair(left, (done) => this.#show(done)), { kind: "primary" }) : null),
       el("ul.findings", {}, report.findings.map((one) => el(`li.finding${one.fatal ? ".fatal" : ""}`, {},
         el("p", {}, el("span.state", {}, one.mended ? "repaired" : one.fatal ? "fatal" : "to repair"), " ", one.words),
         one.fatal ? el("p.about", {}, "The journal itself is damaged here. Nothing was changed: restore a backup.") : null,

@@ -56,7 +56,8 @@ function message(record, marks, open) {
         ),
         el("button.icon.menu", { type: "button", "aria-label": `Actions for record ${record.number}`, "aria-haspopup": "menu", data: { menu: record.number } }, icon("more")),
       ),
-      said.map((part, i) => (marks.masked && part.kind === "result" ? folded("masked", "Result", part.text, `${record.number}.${i}`, open) : PARTS[part.kind](part, `${record.number}.${i}`, open))),
+      marks.instead ? el("div.result", {}, put(el("pre"), marks.instead)) : null,
+      said.map((part, i) => (marks.masked && part.kind === "result" ? folded("masked", marks.instead ? "The result itself" : "Result", part.text, `${record.number}.${i}`, open) : PARTS[part.kind](part, `${record.number}.${i}`, open))),
     ),
   );
 }

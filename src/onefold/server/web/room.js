@@ -13,9 +13,9 @@ const FITS_LINES = 7;
 const END = 300;
 
 export class Room {
-  /** `may` are the scopes of whoever looks; `sent` is called when something was sent to the agent. */
-  constructor(session, { may, sent, resized }) {
-    Object.assign(this, { session, sent, acts: may.includes("agents"), shown: new Map(), busy: false, stopping: null, key: null });
+  /** `acts` is whether whoever looks may run agents; `sent` is called when something was sent to the agent. */
+  constructor(session, { acts, sent, resized }) {
+    Object.assign(this, { session, sent, acts, shown: new Map(), busy: false, stopping: null, key: null });
     this.questions = el("div.questions", { "aria-live": "polite" });
     this.queue = el("ol.queue", { "aria-label": "What waits for the agent" });
     this.line = el("div.agent", { role: "status" });

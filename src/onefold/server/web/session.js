@@ -1,18 +1,22 @@
 // One session: what it does now, the saw-tooth of its context, and the conversation, live.
 
 import * as actions from "./actions.js";
-import { get, Live, save } from "./api.js";
+import { get, learnScopes, Live, may, save } from "./api.js";
 import { Conversation, focusRow } from "./conversation.js";
 import { Curve } from "./curve.js";
 import { inform, menu, tell, trouble } from "./dialogs.js";
 import { after, button, el, icon, replace } from "./dom.js";
-import { empty, gauge, sessionLink, state } from "./components.js";
+import { empty, fullness, sessionLink, state } from "./components.js";
 import { people, Room } from "./room.js";
 import { saying } from "./record_view.js";
 import { Watch } from "./agent_stream.js";
 import * as words from "./format.js";
 
 const VIEWS = [["model", "As the model sees it", "Model"], ["all", "As it happened", "History"]];
+/** Tokens of a context that is asked for as it is sent; a larger one is drawn by its records. */
+const TOLD = 400_000;
+/** What the model of such an agent is sent nobody here knows: this is what was said, folded where it compacted. */
+const BY_AGENT = ["What was said", "Said"];
 
 export class SessionView {
   constructor(main, { id, query, live, remember }) {
@@ -84,8 +88,8 @@ export class SessionView {
         seen: (first, last) => this.#seen(first, last),
         atEnd: (end) => end && this.#read(),
         failed: (error) => tell(error.message, true),
-        unfold: (segment) => actions.unfold(this.known, segment),
-        summarise: () => actions.summarise(this.known),
+        unfold: may("write") ? (segment) => actions.unfold(this.known, segment) : null,
+        summarise: may("compact") ? () => actions.summarise(this.known) : null,
       });
       this.conversation.windowed.inset = () => this.#covered();
       this.conversation.windowed.foot = () => this.room?.element.offsetHeight ?? 0;
@@ -114,10 +118,15 @@ export class SessionView {
       get("attach", { session, history: "none" }),
       get("ledger", { session }),
       get("compactions", { session, state: "all", limit: 1000 }),
+      learnScopes(),
     ]);
+    // Of this moment or a later one: then the next event has it drawn again.
+    const tells = snapshot.head.keeper !== "agent" && snapshot.session.tokens <= TOLD;
+    const sent = tells ? await get("sent", { session }) : null;
     const folds = snapshot.segments.filter((s) => s.source === "compaction" || s.source === "observed");
     return {
       ...snapshot,
+      sent: sent?.segment === snapshot.head.number ? sent : null,
       ledger,
       pins: ledger.pins,
       last: snapshot.session.last,
@@ -138,8 +147,8 @@ export class SessionView {
       if (this.stopped) return;
       now.last = Math.max(now.last, before.last);
       this.known = now;
-      const same = before.head.number === now.head.number && String(before.pins) === String(now.pins) && JSON.stringify(before.ledger) === JSON.stringify(now.ledger);
-      if (same) this.conversation.known = now;
+      const same = before.head.number === now.head.number && String(before.pins) === String(now.pins) && JSON.stringify(before.ledger) === JSON.stringify(now.ledger) && shape(before.sent) === shape(now.sent);
+      if (same) this.conversation.goOn(now);
       else this.conversation.show(now);
       this.#drawHead();
       await this.#drawRoom();
@@ -159,15 +168,16 @@ export class SessionView {
 
   async #drawRoom() {
     if (!this.known.agent) return this.#leave();
-    this.may ??= (await get("rooms")).may;
-    if (this.stopped) return undefined;
     if (!this.room) {
-      this.room = new Room(this.id, { may: this.may, sent: () => this.toEnd(), resized: () => this.#stay() });
+      this.room = new Room(this.id, { acts: may("agents"), sent: () => this.toEnd(), resized: () => this.#stay() });
       this.element.classList.add("hosts");
       this.element.append(this.room.element);
     }
     // There is nothing to look at where no agent runs.
-    if (this.known.agent.phase !== "closed") this.watch ??= new Watch(this.id, { said: (pieces) => this.#grow(pieces), changed: () => this.soon() });
+    if (this.known.agent.phase !== "closed") this.watch ??= new Watch(this.id, { said: (pieces) => this.#grow(pieces), changed: () => this.soon(), used: (usage) => {
+      this.known.session.usage = usage;
+      this.#drawHead();
+    } });
     else {
       this.watch?.stop();
       this.watch = null;
@@ -254,14 +264,20 @@ export class SessionView {
 
   #acts() {
     const { head } = this.known;
+    const writes = may("write");
     return [
-      ["compact", "Compact…", () => actions.compact(this.known)],
-      ["undo", "Undo…", () => actions.undo(this.known)],
-      head.redo && this.known.last === head.number ? ["redo", "Redo…", () => actions.redo(this.known)] : null,
-      ["fork", "Fork…", () => this.#fork()],
+      this.#compacts() ? ["compact", "Compact…", () => actions.compact(this.known)] : null,
+      writes ? ["undo", "Undo…", () => actions.undo(this.known)] : null,
+      writes && head.redo && this.known.last === head.number ? ["redo", "Redo…", () => actions.redo(this.known)] : null,
+      writes ? ["fork", "Fork…", () => this.#fork()] : null,
       ["export", "Export…", () => actions.exported(this.known)],
       ["context", "Context as JSON", () => this.#context()],
     ].filter(Boolean);
+  }
+
+  /** Whether somebody can be asked to compact it: an agent that compacts by itself only where it runs. */
+  #compacts() {
+    return may("compact") && (this.known.head.keeper !== "agent" || Boolean(this.known.agent));
   }
 
   #drawHead() {
@@ -279,7 +295,7 @@ export class SessionView {
           clients.length > 1 && !agent ? el("span.tag", { title: here.join(", ") }, `${clients.length} looking`) : null,
         ),
       ),
-      el("div.now", {}, state(session), gauge(session.tokens, session.limit, true),
+      el("div.now", {}, state(session), fullness(session, true),
         el("span.figures", {}, figure(session.messages, "message"), figure(session.committed, "compaction"), session.failures ? el("span.failures", {}, `${session.failures} failed`) : null)),
       el("div.acts", {}, this.#acts().map(([name, label, act]) => button(label, act, { data: { act: name } }))),
       session.problems.length ? el("ul.problems", {}, session.problems.map((one) => el("li.problem", {}, one))) : null,
@@ -300,7 +316,7 @@ export class SessionView {
     if (open.requests > 1) told.push(`${open.requests} requests`);
     return el(`div.compacting${open.active ? ".active" : ""}`, { role: "status" },
       el("span", {}, told.filter(Boolean).join(" · "), open.cause ? el("span.cause", {}, `Last failure: ${open.cause}`) : null),
-      button("Cancel…", () => actions.cancel(this.id, open), { data: { act: "cancel" } }));
+      may("compact") ? button("Cancel…", () => actions.cancel(this.id, open), { data: { act: "cancel" } }) : null);
   }
 
   /** The actions where there is no room for the head: it is far above when one reads the end. */
@@ -309,7 +325,7 @@ export class SessionView {
     const { open } = this.known.compaction;
     menu(anchor, [
       ...this.#acts().map(([, label, act]) => [label, act]),
-      open ? ["Cancel the compaction…", () => actions.cancel(this.id, open)] : null,
+      open && may("compact") ? ["Cancel the compaction…", () => actions.cancel(this.id, open)] : null,
       ["Previous compaction", () => this.step(-1)],
       ["Next compaction", () => this.step(1)],
       ["To the top", () => this.#toTop()],
@@ -351,6 +367,8 @@ export class SessionView {
   // ---------------------------------------------------------------- looking and going
 
   #drawSwitch() {
+    const [long, short] = this.known.head.keeper === "agent" ? BY_AGENT : VIEWS[0].slice(1);
+    replace(this.switch.querySelector("[data-view=model]"), el("span.long", {}, long), el("span.short", {}, short));
     for (const one of this.switch.children) {
       const on = one.dataset.view === this.view;
       one.setAttribute("aria-checked", String(on));
@@ -445,8 +463,8 @@ export class SessionView {
     const record = await this.conversation.records.one(number);
     const pinned = this.conversation.pins.has(number);
     menu(anchor, [
-      [pinned ? "Unpin…" : "Pin…", () => actions.pin(this.known, record, pinned)],
-      ["Fork from here…", () => this.#fork(number)],
+      may("write") ? [pinned ? "Unpin…" : "Pin…", () => actions.pin(this.known, record, pinned)] : null,
+      may("write") ? ["Fork from here…", () => this.#fork(number)] : null,
       ["Copy its text", () => copy(record.text ?? "")],
       ["Copy a link to it", () => copy(`${location.href.split("#")[0]}${sessionLink(this.id, { view: "all", at: number })}`)],
     ]);
@@ -497,13 +515,15 @@ export class SessionView {
       G: () => this.toEnd(),
       End: () => this.toEnd(),
       Home: () => this.#toTop(),
-      c: () => actions.compact(this.known),
-      u: () => actions.undo(this.known),
-      r: () => this.known.head.redo && actions.redo(this.known),
-      x: () => this.known.compaction.open && actions.cancel(this.id, this.known.compaction.open),
       e: () => actions.exported(this.known),
-      f: () => this.#fork(number),
-      p: () => this.#pin(number),
+      ...(this.#compacts() ? { c: () => actions.compact(this.known) } : {}),
+      ...(may("compact") ? { x: () => this.known.compaction.open && actions.cancel(this.id, this.known.compaction.open) } : {}),
+      ...(may("write") ? {
+        u: () => actions.undo(this.known),
+        r: () => this.known.head.redo && actions.redo(this.known),
+        f: () => this.#fork(number),
+        p: () => this.#pin(number),
+      } : {}),
       i: () => this.room?.focus(),
       a: () => this.room?.focusAnswer(),
     };
@@ -520,6 +540,9 @@ export class SessionView {
     else tell("Go to a message first, with j and k.");
   }
 }
+
+/** What of a context is not just one message after another: if it is the same, rows have only come at the end. */
+const shape = (sent) => sent && JSON.stringify([sent.left_out, sent.others.map((one) => ({ ...one, at: sent.numbers[one.at - 1] ?? null }))]);
 
 const figure = (n, one) => el("span.figure", {}, el("b", {}, words.count(n)), ` ${n === 1 ? one : `${one}s`}`);
 

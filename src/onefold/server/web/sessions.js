@@ -3,7 +3,7 @@
 import { get, Live } from "./api.js";
 import { trouble } from "./dialogs.js";
 import { after, el, replace } from "./dom.js";
-import { empty, gauge, sessionLink, state } from "./components.js";
+import { empty, fullness, sessionLink, state } from "./components.js";
 import * as words from "./format.js";
 
 const PAGE = 100;
@@ -121,7 +121,7 @@ export class Sessions {
         bad && el("span.problems", {}, row.problems.map((problem) => el("span.problem", {}, problem))),
       ),
       el("span.cell.doing", {}, state(row)),
-      el("span.cell.size", {}, gauge(row.tokens, row.limit)),
+      el("span.cell.size", {}, fullness(row)),
       el("span.cell.cuts", {}, el("b", {}, words.count(row.committed)), el("span.unit", {}, row.committed === 1 ? " compaction" : " compactions"), failed),
       el("span.cell.when", { title: words.whole(row.touched_at), data: { at: row.touched_at } }, words.ago(row.touched_at)),
     );

@@ -10,6 +10,18 @@ const BEYOND = 500; // pixels above and below the viewport that are in the docum
 const BY_HAND = ["wheel", "touchmove", "pointerdown", "keydown"];
 const MOST = 600; // rows in the document at once, whatever their heights
 
+const FOCUSABLE = "a[href], button, input, select, summary, textarea";
+
+/** Which of the things in a row that can have the focus has it; -1 for the row itself. */
+const placeIn = (row) => [...row.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement);
+
+/** Gives the focus to the same thing in a row that was drawn again: who works with the keyboard goes on from there. */
+function focusAt(row, place) {
+  if (!row) return;
+  row.setAttribute("tabindex", "0");
+  (row.querySelectorAll(FOCUSABLE)[place] ?? row).focus({ preventScroll: true });
+}
+
 /** Heights of rows with their sums: blocks of them, so that a change costs nothing and a sum little. */
 export class Heights {
   constructor() {
@@ -97,7 +109,7 @@ export class Windowed {
   /** Rebuilds all rows: some came or went in the middle. What is read stays where it is, if it is still there. */
   reset() {
     const { anchor } = this;
-    const focused = [...this.shown].find(([, element]) => element === document.activeElement)?.[0];
+    const held = this.#focused();
     this.heights = new Heights();
     for (let i = 0; i < this.rows.count; i++) this.heights.push(this.measured.get(this.rows.key(i)) ?? this.rows.estimate(i));
     for (const element of this.shown.values()) this.#drop(element);
@@ -114,7 +126,13 @@ export class Windowed {
     }
     this.#draw();
     if (this.stick) this.toEnd();
-    if (focused !== undefined) this.shown.get(focused)?.focus({ preventScroll: true });
+    if (held) focusAt(this.shown.get(held.key), held.place);
+  }
+
+  /** The row that has the focus, and which of the things in it. */
+  #focused() {
+    for (const [key, element] of this.shown) if (element.contains(document.activeElement)) return { key, place: placeIn(element) };
+    return null;
   }
 
   /** Rows came at the end. */
@@ -129,12 +147,12 @@ export class Windowed {
     const key = this.rows.key(index);
     const old = this.shown.get(key);
     if (!old) return null;
-    const focused = old === document.activeElement;
+    const place = old.contains(document.activeElement) ? placeIn(old) : null;
     const made = this.#make(index, key);
     made.setAttribute("tabindex", old.getAttribute("tabindex") ?? "-1");
     this.resized.unobserve(old);
     old.replaceWith(made);
-    if (focused) made.focus({ preventScroll: true });
+    if (place !== null) focusAt(made, place);
     return made;
   }
 
