@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from onefold.acp.detectors import acp_updates, hermes, heuristics, qwen, vibe
 from onefold.acp.detectors.conversation_state import ConversationState, ObservedEvent, follow, is_other
 from onefold.acp.detectors.observation import Event, Observation, mapping, word
-from onefold.jsonrpc import StderrLine
+from onefold.acp.line_reader import StderrLine
 from onefold.model import Json
 
 Family: TypeAlias = Literal["hermes", "qwen", "vibe", "opencode", "generic"]
