@@ -39,6 +39,7 @@ LONG = "what the tool gave " * 40
 _FINAL = ("committed", "failed", "cancelled", "superseded", "skipped")
 _WHO = HolderId("host", 1, "A", None, "nonce")
 _THEM = Origin("a provider")
+BY_ITEMS = " and by items "
 _SHORT = Policy(tail_tokens=1, tail_messages=1, min_shrink=0.01)
 """By which nearly everything may be cut: the planner is to be tempted."""
 
@@ -491,8 +492,11 @@ def _send(stage: Stage, me: Actor, *, part: bool = False) -> Actor:
         head = tx.segment(SESSION, lineage.get_session(tx, SESSION).head)
         assert head is not None
         shown = lineage.messages(tx, SESSION, head.cut, lineage.get_session(tx, SESSION).last + 1, head.hidden)
-        sent = {r.number for r in (*shown, *lineage.some(tx, SESSION, head.kept)) if not (part and _answers(r))}
-        told = f"covers {sorted(sent | _knows(tx, head))}"
+        given = [r for r in (*shown, *lineage.some(tx, SESSION, head.kept)) if not (part and _answers(r))]
+        sent = {r.number for r in given}
+        items = (r.body["content"][0]["content"] for r in given if type(r.body["content"]) is list)
+        known = _knows(tx, head).union(*(_numbers(text) for text in items))
+        told = f"covers {sorted(sent | _knows(tx, head, itself=True))}{BY_ITEMS}{sorted(known)}"
         return tuple(sorted(sent | ({head.number} if head.summary is not None else set()))), told
 
     return replace(me, sent=stage.backend.read(look))
@@ -590,9 +594,18 @@ def _covered(tx: Transaction, claim: Claim, cut: int | None = None) -> set[int]:
     return {r.number for r in since} | _knows(tx, base) | {*base.kept}
 
 
-def _knows(tx: Transaction, segment: Segment) -> set[int]:
+def _knows(tx: Transaction, segment: Segment, *, itself: bool = False) -> set[int]:
+    """What a segment's summary tells of: all, or only what it tells of `itself` and not by an item that was sent as the
+    message that it is. What somebody appends may tell of anything, also of what was taken back."""
     said = lineage.summary(tx, SESSION, segment)
-    return set() if said is None else {int(n) for n in re.findall(r"\d+", said.body["summary"])}
+    if said is None:
+        return set()
+    own, _, _ = said.body["summary"].partition(BY_ITEMS)
+    return _numbers(own if itself else said.body["summary"])
+
+
+def _numbers(text: str) -> set[int]:
+    return {int(n) for n in re.findall(r"\d+", text)}
 
 
 # ---------------------------------------------------------------------- the promises
@@ -645,10 +658,12 @@ def _lost_or_found(tx: Transaction, records: list[Record], head: Segment, world:
         return "what was acknowledged is not what is there"
     if any(number < head.cut or lineage.is_hidden(head.hidden, number) for number, _ in head.masked):
         return "something is masked that is not in view"
-    knows = _knows(tx, head)
+    knows, tells = _knows(tx, head), _knows(tx, head, itself=True)
+    # An item that was adopted is shown to nobody but its provider, and was taken back by nobody for that.
+    items = {n for r in records if r.kind == "segment.opened" for n in r.body.get("adopts", {}).get("window", ())}
     for message in messages:
         hidden = lineage.is_hidden(head.hidden, message.number)
-        if hidden and message.number in knows:
+        if hidden and message.number in tells and message.number not in items:
             return f"the summary knows message {message.number}, which was undone"
         if not hidden and message.number < head.cut and message.number not in knows | {*head.kept}:
             return f"message {message.number} is neither in the context nor in its summary"

@@ -9,7 +9,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import onefold
 from onefold import errors, model
 from onefold.acp.room_journal import RoomJournal
 from onefold.cli.app import app
+from onefold.export import plain
 from onefold.journal import pins_and_notes, turns, undo
 from onefold.journal.process_liveness import Whereabouts
 from onefold.messages import draft
@@ -531,7 +532,7 @@ def _begun(answer: object) -> TurnClaim:
 
 
 def _plain(record: Record) -> dict[str, Any]:
-    head = {} if record.header is None else {"header": asdict(record.header)}
+    head = {} if record.header is None else {"header": plain(record.header)}
     return {name: value for name, value in {**record._asdict(), **head}.items() if value is not None}
 
 

@@ -47,7 +47,7 @@ def test_a_frame_of_an_agent_is_a_dozen_calls_deep_on_its_way_to_a_browser(walks
 
 def test_a_page_load_is_five_files_and_a_message_that_comes_is_no_request_at_all(walks: dict[str, Any]) -> None:
     assert len(walks["page"]["static"]) == 5
-    assert len(walks["page"]["data"]) <= 6
+    assert len(walks["page"]["data"]) <= 8
     assert walks["page"]["live"] == []
 
 

@@ -11,6 +11,7 @@ from onefold.compaction.policy import Policy
 from onefold.compaction.prompt import asked
 from onefold.compaction.summarizer import Summarizer, SummaryInput, budget, extractive_summary
 from onefold.journal import lineage
+from onefold.journal.checks import compacts
 from onefold.journal.journal import Journal
 from onefold.messages.codecs import estimate
 from onefold.storage.base import Transaction
@@ -60,6 +61,8 @@ def estimate_summary(journal: Journal, session: str, summarizer: Summarizer, pol
 
 def _estimate(session: str, summarizer: Summarizer, policy: Policy, tx: Transaction) -> CostEstimate | str:
     state = lineage.get_session(tx, session)
+    if not compacts(tx, state):
+        return "a review is not compacted"
     preview = preview_material(session, state.head, tx)
     if preview is None:
         return "a compaction is under way already"

@@ -32,7 +32,7 @@ from tests.support.postgres_server import Server
 from tests.support.postgres_stores import Following
 
 SAID: Json = {"role": "user", "content": "once"}
-PAGE = Path(__file__).parents[3] / "docs" / "how-to-postgres.md"
+PAGE = Path(__file__).parents[3] / "docs/how-to/postgres.md"
 
 
 @pytest.fixture
