@@ -239,6 +239,10 @@ def test_compacting_and_undoing_through_the_page(shown: Shown, served: Served) -
     expect(fold).to_contain_text("Summary of")
     expect(fold).to_contain_text("Wish: Keep the numbers.")
     expect(page.locator(".cut")).to_have_count(1)
+    page.keyboard.press("G")
+    expect(row(page, 41)).to_be_in_viewport()
+    last = page.locator("article", has_text=re.compile(r"\S")).last  # the summary stands once, in its own place
+    expect(last).to_contain_text("Message 40")
 
     page.get_by_role("button", name="Undo…").click()
     promise = confirm(page, "Take it back")

@@ -232,8 +232,10 @@ export class Conversation {
     return rows.row(record, marks, this.open);
   }
 
-  /** Whether the model is sent a record. What came since the server said so is, if it is a message. */
+  /** Whether the model is sent a record at its place: a summary is sent in its own, as a fold. What came since the server
+   *  said so is, if it is a message. */
   #isSent(record) {
+    if (record.kind === "segment.opened") return false;
     return record.number > this.known.sent.last ? isShown(record) : this.sent.has(record.number);
   }
 
