@@ -231,6 +231,11 @@ class Tried:
         return self.caught == (self.mutant.caught_by is not None)
 
 
+def one_of_each() -> list[Mutant]:
+    """For each method the first of the guards that it has to miss."""
+    return [*{m.caught_by: m for m in reversed(MUTANTS)}.values()]
+
+
 def attempt(mutant: Mutant) -> Tried:
     """Runs the method that should notice on a copy of the source without the guard. One that is covered by others is
     tried with the schedules, which have to find nothing."""
@@ -238,7 +243,8 @@ def attempt(mutant: Mutant) -> Tried:
         source = Path(folder) / "src"
         shutil.copytree(ROOT / "src", source)
         for edit in mutant.edits:
-            _change(source / "onefold" / edit.file, edit)
+            file = source / "onefold" / edit.file
+            file.write_text(without(edit, file.read_text()))
         ran = subprocess.run(
             [sys.executable, *METHODS[mutant.caught_by or "schedules"]],
             cwd=ROOT, capture_output=True, text=True, check=False,
@@ -248,13 +254,14 @@ def attempt(mutant: Mutant) -> Tried:
     return Tried(mutant, ran.returncode != 0, lines[-1] if lines else "")
 
 
-def _change(path: Path, edit: Edit) -> None:
-    before, anchor, after = path.read_text().partition(edit.after) if edit.after else ("", "", path.read_text())
+def without(edit: Edit, text: str) -> str:
+    """A file's text without the guard."""
+    before, anchor, after = text.partition(edit.after) if edit.after else ("", "", text)
     if edit.old not in after or (not edit.after and after.count(edit.old) != 1):
         raise RuntimeError(
             f"{edit.file} no longer has {edit.old!r} where it is looked for; bring the mutant up to date"
         )
-    path.write_text(before + anchor + after.replace(edit.old, edit.new, 1))
+    return before + anchor + after.replace(edit.old, edit.new, 1)
 
 
 def main() -> int:

@@ -1,7 +1,8 @@
 """Asks a server `/healthz` again and again until stdin ends, and says how long it was silent at most.
 
 A process of its own, so that whoever attacks does not slow it down. On a busy machine a server waits for a processor,
-and so does this program: the system counts that time, and it is none of the server's silence.
+and so does this program: the system counts that time, and it is none of the server's silence. Nor is the time in
+which a virtual machine's processors were given to other machines.
 
     python silences.py PORT PID PAUSE
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
 import socket
 import sys
@@ -24,17 +26,22 @@ def main(port: int, server: int, pause: float) -> None:
         count, last = 0, False
         while not last:
             last = bool(select.select([sys.stdin], [], [], pause)[0])  # then once more: it may be silent only now
-            waited, began = _waited(server), time.perf_counter()
+            stolen, waited, began = _stolen(), _waited(server), time.perf_counter()
             connection.sendall(ask)
             while not connection.recv(65_536).endswith(b"}"):
                 pass
             took = time.perf_counter() - began
-            longest = max(longest, took - _since(waited, _waited(server)))
+            longest = max(longest, took - _since(waited, _waited(server)) - (_stolen() - stolen))
             wall = max(wall, took)
             count += 1
             if count == 1:
                 print("asked", flush=True)
     print(json.dumps({"longest": longest, "wall": wall, "count": count}), flush=True)
+
+
+def _stolen() -> float:
+    """Seconds for which processors of this machine were ready to run, and its host ran others."""
+    return int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def _waited(server: int) -> dict[str, int]:
