@@ -36,8 +36,8 @@ from tests.support.helpers import ROOT
 from tests.support.servers import PATIENCE, Served
 
 SILENCE = 0.25
-"""Seconds without an answer to anybody else, beside those in which the machine was busy with others. A tenth is what the
-page on security says of a quiet machine; a busy one adds to that, and an attack that works takes seconds."""
+"""Seconds without an answer to anybody else, beside those in which the machine was busy with others. A tenth is what
+the page on security says of a quiet machine; a busy one adds to that, and an attack that works takes seconds."""
 
 
 class TooLongSilent(AssertionError):
